@@ -303,8 +303,8 @@ class TokenDecoder:
             portable: Use no special instructions of the processor.
         """
 
-    def next_logits(self, token_id: int, position: int) -> NDArray[np.float32]:
-        """Return (vocab_size,).
+    def next_logits(self, token_id: int, position: int, *, alone: bool = False) -> NDArray[np.float32]:
+        """Return (vocab_size,), computed on all threads, or on the calling one alone.
 
         Raises ValueError if sizes contradict each other, or if the id or the position is beyond the tables.
         """

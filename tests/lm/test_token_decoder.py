@@ -10,6 +10,7 @@ import torch
 
 from bytemill._core import TokenDecoder
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
+from bytemill.lm.generation import token_decoder
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.generation.token_decoder import CoreDecoder
 
@@ -73,6 +74,18 @@ def test_greedy_continuations_beyond_the_context_are_those_of_the_textbook(name:
     model.use_kernels("auto")
     assert model.kernels.core_decoding
     assert generate(model, [1, 2, 3], 64, temperature=0) == expected
+
+
+def test_one_thread_computes_the_same_bits_as_several(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    model = model_of(SHAPES["grouped heads"])
+    ids = list(range(1, 20))
+    results: list[list[torch.Tensor]] = []
+    for is_shared in (False, True):
+        monkeypatch.setattr(token_decoder, "are_cores_shared", lambda is_shared=is_shared: is_shared)
+        decoder = CoreDecoder(model, KVCache(model.config, 1))
+        results.append([decoder.logits_after(token) for token in ids])
+    assert all(map(torch.equal, *results))
 
 
 def test_changed_weights_are_seen():

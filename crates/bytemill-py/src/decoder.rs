@@ -83,12 +83,14 @@ impl PyTokenDecoder {
         })
     }
 
-    /// Logits after the token `token_id` at `position`.
+    /// Logits after the token `token_id` at `position`; `alone`: on the calling thread alone.
+    #[pyo3(signature = (token_id, position, *, alone = false))]
     fn next_logits<'py>(
         &mut self,
         py: Python<'py>,
         token_id: usize,
         position: usize,
+        alone: bool,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let weights = Guards::new(py, &self.weights)?;
         let blocks: Vec<_> = self.blocks.iter().map(|block| Guards::new(py, block)).collect::<PyResult<_>>()?;
@@ -101,6 +103,7 @@ impl PyTokenDecoder {
         let mut caches: Vec<_> = pairs.iter_mut().map(|[keys, values]| Cache { keys, values }).collect();
         let mut logits = vec![0.0; self.vocab_size];
         let decoder = &mut self.decoder;
+        decoder.work_alone(alone);
         py.detach(|| decoder.next_logits(&model, &mut caches, (token_id, position), &mut logits)).map_err(to_python)?;
         Ok(PyArray1::from_vec(py, logits))
     }

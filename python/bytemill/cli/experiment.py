@@ -44,6 +44,7 @@ def run(
             help="Models trained at the same time, each on a GPU of its own where there are several.",
         ),
     ] = 1,
+    threads: options.ModelThreads = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
@@ -57,7 +58,9 @@ def run(
     from bytemill.cli.interruption import interruptible
     from bytemill.experiment.findings import Findings
     from bytemill.experiment.runner import run_study
+    from bytemill.lm.cpu_threads import use_threads
 
+    use_threads(threads)
     with interruptible("run the same command again to resume"), StudyView(quiet=quiet) as view:
         folder = run_study(study, output_path, n_jobs=jobs, on_event=view)
     findings = Findings(folder.path)

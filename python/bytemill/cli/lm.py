@@ -74,6 +74,7 @@ def train(
     devices: Annotated[
         int, Parameter(validator=Number(gte=1), help="Number of processes on this machine, one per GPU.")
     ] = 1,
+    threads: options.ModelThreads = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -91,9 +92,11 @@ def train(
         output.write_json(resolved.config.to_dict()) if as_json else output.write(config_to_toml(resolved))
         return
     from bytemill.cli.lm_training import TrainingView, resume_hint, write_result
+    from bytemill.lm.cpu_threads import use_threads
     from bytemill.lm.processes import processes_from_environment
     from bytemill.lm.training.launch import train_on_devices
 
+    use_threads(threads)
     if not processes_from_environment().is_first:
         quiet, as_json = True, False
     with interruptible(lambda: resume_hint(resolved.config.run.folder)), TrainingView(quiet=quiet) as view:
@@ -131,6 +134,7 @@ def generate(
     device: Device = "auto",
     weights: Weights = "auto",
     kernels: Kernels = "auto",
+    threads: options.ModelThreads = None,
     no_cache: Annotated[
         bool, Parameter(help="Recompute the whole context for every token: same output, slower.")
     ] = False,
@@ -179,6 +183,7 @@ def generate(
     from bytemill.cli import lm_generation
     from bytemill.cli.lm_prompt import run_prompt
     from bytemill.cli.texts import text_input
+    from bytemill.lm.cpu_threads import use_threads
     from bytemill.lm.device import memory_errors
     from bytemill.lm.generation.sampling import SamplingParameters
     from bytemill.lm.generation.text_generation import GenerationOptions
@@ -203,6 +208,7 @@ def generate(
         seed=seed,
         use_cache=not no_cache,
     )
+    use_threads(threads)
     trained = load_trained(run, device, weights, kernels)
     for problem in trained.refused:
         output.note(f"skipped a damaged checkpoint: {problem}")
@@ -265,6 +271,7 @@ def evaluate(
     device: Device = "auto",
     weights: Weights = "auto",
     kernels: Kernels = "auto",
+    threads: options.ModelThreads = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -275,6 +282,7 @@ def evaluate(
     """
     from bytemill.cli.lm_views import write_scores
     from bytemill.cli.progress import ProgressDisplay
+    from bytemill.lm.cpu_threads import use_threads
     from bytemill.lm.device import memory_errors
     from bytemill.lm.evaluate import (
         HellaSwagScore,
@@ -289,6 +297,7 @@ def evaluate(
     if not (text or shards or hellaswag):
         raise CycloptsError("nothing to evaluate on: give --text, --shards or --hellaswag")
     items = None if hellaswag is None else read_items(hellaswag)[:limit]
+    use_threads(threads)
     trained = load_trained(run, device, weights, kernels)
     context = trained.config.model.context_length
     if stride is not None and stride > context:

@@ -67,6 +67,14 @@ Threads: TypeAlias = Annotated[
     int | None,
     Parameter(validator=Number(gte=1, lte=4096), help="Number of threads. By default, the number of cores."),
 ]
+ModelThreads: TypeAlias = Annotated[
+    int | None,
+    Parameter(
+        name="--threads",
+        validator=Number(gte=1, lte=4096),
+        help="CPU threads of the model, in each process. By default OMP_NUM_THREADS, or the number of cores.",
+    ),
+]
 Errors: TypeAlias = Annotated[
     Literal["strict", "replace"], Parameter(help="Malformed UTF-8: fail, or replace it with U+FFFD.")
 ]

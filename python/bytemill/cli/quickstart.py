@@ -45,6 +45,7 @@ def quickstart(
             help="Training steps of the language model; 0 skips it. By default it trains for about two minutes.",
         ),
     ] = None,
+    threads: options.ModelThreads = None,
     no_open: Annotated[bool, Parameter(help="Do not open the report in a browser.")] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -56,6 +57,10 @@ def quickstart(
     from bytemill.quickstart import run
     from bytemill.system.browser import open_page
 
+    if threads is not None:
+        from bytemill.lm.cpu_threads import use_threads
+
+        use_threads(threads)
     with (
         interruptible("run the same command again to start over"),
         ProgressDisplay(quiet=quiet) as display,

@@ -254,8 +254,9 @@ class Processes:
         n_gpus = _n_gpus()
         own = {"CUDA_VISIBLE_DEVICES": str(slot % n_gpus)} if n_gpus > 1 else {}
         if self._n_jobs > 1 and not n_gpus:
-            threads = max(1, (os.cpu_count() or 1) // self._n_jobs)
-            own = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+            threads = str(max(1, (os.cpu_count() or 1) // self._n_jobs))
+            names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+            own = {name: threads for name in names if name not in os.environ}
         command = [sys.executable, "-m", "bytemill.experiment.cell_process"]
         process = subprocess.Popen(
             command,

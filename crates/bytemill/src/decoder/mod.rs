@@ -32,6 +32,11 @@ impl Decoder {
         Self { team: Team::new(n_threads), instructions }
     }
 
+    /// Computes on the calling thread alone from now on, or on all threads again; the results are the same.
+    pub fn work_alone(&mut self, alone: bool) {
+        self.team.work_alone(alone);
+    }
+
     /// Computes the logits after the token `id` at `position`, and adds its keys and values to the caches.
     ///
     /// A cache holds the last positions in order. When it is full, its first position makes room, and the token attends to it for

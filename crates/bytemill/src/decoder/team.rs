@@ -22,6 +22,8 @@ type Step<'a> = &'a (dyn Fn(usize) + Sync);
 pub struct Team {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// The caller works alone.
+    is_alone: bool,
 }
 
 struct Shared {
@@ -56,13 +58,19 @@ impl Team {
             thread::Builder::new().name("bytemill-decode".into()).spawn(move || shared.work(number)).ok()
         };
         let threads = (1..n_threads).map_while(start).collect();
-        Self { shared, threads }
+        Self { shared, threads, is_alone: false }
     }
 
-    /// Number of threads, the caller's included.
+    /// Lets the caller work alone from now on, or with its threads again: where other programs use the cores, waiting for a thread
+    /// that has none takes longer than its work.
+    pub fn work_alone(&mut self, alone: bool) {
+        self.is_alone = alone;
+    }
+
+    /// Number of threads that work, the caller's included.
     #[must_use]
     pub fn n_threads(&self) -> usize {
-        self.threads.len() + 1
+        if self.is_alone { 1 } else { self.threads.len() + 1 }
     }
 
     /// Calls `work` once for each part, each on a thread of its own.
@@ -79,6 +87,9 @@ impl Team {
             }
         }
         assert!(parts.len() <= self.n_threads());
+        if self.is_alone {
+            return parts.iter_mut().for_each(work);
+        }
         let n_parts = parts.len();
         let parts = Parts(parts.as_mut_ptr());
         self.run(&|number| {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bytemill._core import TokenDecoder
+from bytemill.lm.cpu_threads import are_cores_shared
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,7 +89,7 @@ class CoreDecoder:
             raise ValueError(
                 f"{position + 1} positions exceed the context length of {self._context_length} tokens"
             )
-        logits = self._decoder.next_logits(token_id, position)
+        logits = self._decoder.next_logits(token_id, position, alone=are_cores_shared())
         self._cache.advance_to(position + 1)
         return torch.from_numpy(logits)  # pyright: ignore[reportUnknownMemberType]
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bytemill.lm.cpu_threads import are_cores_shared
 from bytemill.lm.device import peak_memory
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trackers import Trackers
@@ -26,6 +27,10 @@ MEASURED = frozenset(
     {"tokens_per_second", "flops_per_second", "flop_utilization", "data_wait", "memory_bytes", "seconds_left"}
 )
 """Values of step records that differ from run to run; all others depend on settings and data alone."""
+
+
+_SLOW, _RECOVERED = 0.5, 0.75
+"""Shares of the fastest rate: below the first a run is reported to be slow, above the second it is no longer."""
 
 
 class Recorder:
@@ -102,6 +107,9 @@ class Speed:
         self._done = n_tokens
         self._total = total_tokens
         self._begun = time.perf_counter()
+        self._rate = 0.0
+        self._best_rate = 0.0
+        self._was_slow = False
 
     def start(self) -> None:
         """Mark the start of a step."""
@@ -126,6 +134,7 @@ class Speed:
             per step may grow.
         """
         rate = self._n_tokens / self._seconds if self._seconds else 0.0
+        self._rate, self._best_rate = rate, max(rate, self._best_rate)
         flops = rate * self._flops_per_token
         per_token = (time.perf_counter() - self._begun) / max(1, self._done - self._first)
         record: Record = {
@@ -138,3 +147,14 @@ class Speed:
         }
         self._seconds, self._n_tokens = 0.0, 0
         return record
+
+    def slowdown(self) -> str | None:
+        """Return a note if the rate that `take` has measured is newly far below the fastest so far."""
+        is_slow = self._rate < (_RECOVERED if self._was_slow else _SLOW) * self._best_rate
+        is_new, self._was_slow = is_slow and not self._was_slow, is_slow
+        if not is_new:
+            return None
+        cause = "other programs use the cores" if are_cores_shared() else "the device has slowed down"
+        return (
+            f"{cause}: {self._rate:,.0f} tokens/s, {self._rate / self._best_rate:.0%} of the fastest so far"
+        )

@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TrainingDivergedError
+from bytemill.lm.cpu_threads import shared_cores
 from bytemill.lm.device import memory_errors
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.planning import flops_per_token
@@ -76,6 +77,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         open_run(run, resolved, overwrite=overwrite) as log,
         closing(Recorder(log, run, on_record)) as record,
         stop_signals(run.processes) as stop,
+        shared_cores(run.device),
     ):
         record.show("start", run.step, **_summary(run), peak_source=peak_source)
         speed = _speed(run, peak)
@@ -119,6 +121,8 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                     **_progress(run),
                     **speed.take(run.reader.take_seconds()),
                 )
+                if text := speed.slowdown():
+                    record.show("notice", run.step, text=text)
             must_stop = stop.requested_anywhere()
             save_if_due(run, record, now=must_stop)
             if must_stop:

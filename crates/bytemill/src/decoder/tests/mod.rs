@@ -54,6 +54,7 @@ fn every_part_is_worked_on_once_by_any_number_of_threads() {
     for n_threads in [1, 2, 3, 7] {
         let mut team = Team::new(n_threads);
         for round in 0..200 {
+            team.work_alone(round % 5 == 4);
             let n_parts = round % (team.n_threads() + 1);
             let mut parts: Vec<usize> = (0..n_parts).collect();
             team.for_each(&mut parts, |part| *part = *part * 10 + round);

@@ -1,0 +1,127 @@
+"""Idle threads sleep while other programs use the cores, and spin again afterwards."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from bytemill.lm import cpu_threads
+from bytemill.lm.cpu_threads import Contention, are_cores_shared, shared_cores, use_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CPU = torch.device("cpu")
+
+
+def states(delays: list[float]) -> list[bool]:
+    contention = Contention()
+    states: list[bool] = []
+    for delay in delays:
+        contention.add(delay)
+        states.append(contention.is_contended)
+    return states
+
+
+def test_one_interval_of_waiting_makes_threads_sleep_and_ten_without_let_them_spin():
+    assert states([0.0, 0.04, 0.06, *[0.0] * 10]) == [False, False, *[True] * 10, False]
+
+
+def test_a_little_waiting_among_the_free_intervals_starts_the_count_anew():
+    assert states([1.0, *[0.0] * 9, 0.03, *[0.0] * 10])[-2:] == [True, False]
+
+
+def test_patience_doubles_when_spinning_was_too_early_and_is_reset_after_a_quiet_time():
+    contention = Contention()
+    needed: list[int] = []
+    for n_quiet in (1, 1, 1, 1000, 1):
+        contention.add(1.0)
+        n = 0
+        while contention.is_contended:
+            contention.add(0.0)
+            n += 1
+        needed.append(n)
+        for _ in range(n_quiet):
+            contention.add(0.0)
+    assert needed == [10, 20, 40, 80, 10]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+class Watched:
+    """Stands in for the delays of the system: contended from the first interval on."""
+
+    def __init__(self) -> None:
+        self.waited = 0.0
+
+    def __call__(self) -> dict[str, float]:
+        self.waited += 100.0
+        return {"1": self.waited}
+
+
+@pytest.fixture
+def contended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = cpu_threads._Monitor()
+    monkeypatch.setattr(cpu_threads, "_monitor", monitor)
+    monkeypatch.setattr(cpu_threads, "_delays", Watched())
+    monkeypatch.setattr(cpu_threads, "_INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+
+
+@pytest.mark.skipif(cpu_threads._libgomp() is None, reason="torch does not use libgomp here")
+def test_a_sleeping_team_exceeds_the_cores_while_they_are_shared(contended: None):
+    def n_threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    torch.ones(100_000).exp()
+    before = n_threads()
+    n_cores = len(os.sched_getaffinity(0))
+    with shared_cores(CPU):
+        wait_until(lambda: n_threads() > before + n_cores)
+        assert are_cores_shared()
+        with shared_cores(CPU):
+            assert torch.equal(torch.ones(100_000) * 2, torch.full((100_000,), 2.0))
+        assert n_threads() > before + n_cores
+    wait_until(lambda: n_threads() < before + n_cores)
+
+
+def test_the_state_outlives_a_block(contended: None):
+    with shared_cores(CPU):
+        wait_until(are_cores_shared)
+    with shared_cores(CPU):
+        assert are_cores_shared()
+
+
+def test_one_thread_and_other_devices_are_not_watched(contended: None, monkeypatch: pytest.MonkeyPatch):
+    with shared_cores(torch.device("cuda")):
+        assert cpu_threads._monitor._thread is None
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    with shared_cores(CPU):
+        assert cpu_threads._monitor._thread is None
+
+
+def test_the_number_of_threads_holds_for_this_process_and_its_children(monkeypatch: pytest.MonkeyPatch):
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "7")
+    before = torch.get_num_threads()
+    try:
+        use_threads(None)
+        assert (torch.get_num_threads(), os.environ["OMP_NUM_THREADS"]) == (before, "7")
+        use_threads(1)
+        assert (torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == (
+            1,
+            "1",
+            "1",
+        )
+    finally:
+        torch.set_num_threads(before)
