@@ -72,11 +72,24 @@ def test_temperature_0_takes_the_most_likely_token(row: list[float]):
     assert draw(result) == row.index(max(row))
 
 
-def test_tiny_temperatures_and_minus_infinity_give_no_nan():
-    logits = torch.tensor([1e4, -math.inf, 9999.0])
-    result = next_log_probabilities(logits, SamplingParameters(temperature=1e-30, top_p=0.9))
-    assert kept(result) == {0}
-    assert draw(result) == 0
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"temperature": 1e-30, "top_p": 0.9}, {0}),
+        ({"temperature": 1e-50}, {0}),
+        ({"temperature": 1e-50, "top_k": 2, "min_p": 1e-320}, {0}),
+        ({"temperature": 1e300}, {0, 2, 3}),
+        ({"top_p": 1e-50}, {0}),
+        ({"repetition_penalty": 1e-300}, {0, 2, 3}),
+        ({"repetition_penalty": 1e300}, {0, 2, 3}),
+    ],
+)
+def test_extreme_values_and_minus_infinity_give_no_nan(changes: dict[str, float], expected: set[int]):
+    logits = torch.tensor([1e4, -math.inf, 9999.0, -3.0])
+    result = next_log_probabilities(logits, SamplingParameters(**changes), [0, 1, 3])  # pyright: ignore[reportArgumentType]
+    assert kept(result) == expected
+    assert draw(result) in expected
+    assert result.exp().sum().item() == pytest.approx(1)
 
 
 def test_repeated_tokens_are_less_likely_or_forbidden():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 256
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,19 @@ def next_log_probabilities(
     x = logits.detach().float().cpu().numpy().copy()
     if history and parameters.repetition_penalty != 1.0:
         seen = np.array(sorted(set(history)))
+        seen = seen[x[seen] > -np.inf]
         # Dividing a negative logit would increase it.
-        penalty = np.float32(parameters.repetition_penalty)
-        x[seen] = np.where(x[seen] > 0, x[seen] / penalty, x[seen] * penalty)
+        values, penalty = x[seen].astype(np.float64), parameters.repetition_penalty
+        x[seen] = np.clip(np.where(values > 0, values / penalty, values * penalty), -_LARGEST, _LARGEST)
     banned = _repeating_ids(history, parameters.no_repeat_ngram)
-    if banned and len(banned) < len(x):
+    if banned and (np.delete(x, banned) > -np.inf).any():
         x[banned] = -np.inf
-    if parameters.temperature == 0:
+    temperature = np.float32(min(parameters.temperature, _LARGEST))
+    if temperature == 0:
         return _tensor(_keep(x, np.argmax(x), 0.0))
-    x -= x.max()  # first, so that a small temperature does not overflow float32; the maximum is never cut off
     with np.errstate(over="ignore"):  # to −∞
-        x /= np.float32(parameters.temperature)
+        x -= x.max()  # first, so that a small temperature does not overflow; the maximum is never cut off
+        x /= temperature
     if 0 < parameters.top_k < len(x):
         kept = np.argsort(-x, kind="stable")[: parameters.top_k]
         x = _keep(x, kept, x[kept])
@@ -90,7 +93,9 @@ def next_log_probabilities(
         probabilities /= probabilities.sum()
         before = probabilities.cumsum() - probabilities
         # Keep a token if the tokens before it do not reach top_p; the first is always kept.
-        kept = order[(before < parameters.top_p) & (x[order] > -np.inf)]
+        is_kept = (before < parameters.top_p) & (x[order] > -np.inf)
+        is_kept[0] = True  # also with a top_p that is 0 in float32
+        kept = order[is_kept]
         x = _keep(x, kept, x[kept])
     if parameters.min_p > 0:
         x[x < math.log(parameters.min_p)] = -np.inf
