@@ -16,6 +16,12 @@ import bytemill
 from bytemill.errors import RunConfigError
 from bytemill.lm.generation.generate import generate, next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.generation.text_generation import (
+    GenerationOptions,
+    generate_text,
+    ids_without_token,
+    token_probabilities,
+)
 from bytemill.lm.generation.text_stream import StopStrings, TextStream
 from bytemill.lm.kv_cache import KVCache
 from bytemill.lm.model import ModelConfig, TransformerLM
@@ -227,9 +233,37 @@ def test_a_sample_ends_at_a_stop_and_the_others_continue(model: TransformerLM):
         assert part == whole[:end]
 
 
-def test_ids_that_the_tokenizer_lacks_are_not_sampled(model: TransformerLM):
-    drawn = {token.id for token in next_tokens(model, [1], 60, seed=1, n_vocab=9)}
-    assert drawn <= set(range(9))
+def test_excluded_ids_are_not_sampled(model: TransformerLM):
+    excluded = set(range(model.config.vocab_size)) - {2, 5, 8}
+    drawn = list(next_tokens(model, [1], 60, seed=1, excluded_ids=excluded))
+    assert {token.id for token in drawn} == {2, 5, 8}
+    assert kept(drawn[0].logits) == {2, 5, 8}
+    # Also if nothing else remains that does not repeat a sequence.
+    assert {
+        i for sample in generate(model, [1], 9, no_repeat_ngram=1, excluded_ids=excluded) for i in sample
+    } == {
+        2,
+        5,
+        8,
+    }
+
+
+def test_ids_without_a_token_have_the_probability_0():
+    tokenizer = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], {"<|endoftext|>": 300})
+    assert ids_without_token(tokenizer, 310) == [*range(256, 300), *range(301, 310)]
+    assert ids_without_token(BYTES, 259) == [257, 258]
+    config = ModelConfig(vocab_size=310, context_length=24, d_model=16, num_layers=1, num_heads=2, d_ff=32)
+    model = TransformerLM(config, seed=3)
+    for n_samples, use_cache in ((1, True), (1, False), (3, True)):  # the first with the core's decoder
+        options = GenerationOptions(
+            8, stop_at_special=False, n_samples=n_samples, seed=1, use_cache=use_cache
+        )
+        for new in generate_text(model, tokenizer, "Hello", options):
+            if new.token is not None:
+                own, best = token_probabilities(new.token, tokenizer, 310)
+                assert own.id in tokenizer.vocab
+                assert {each.id for each in best} == tokenizer.vocab.keys()
+                assert sum(each.probability for each in best) == pytest.approx(1, abs=1e-4)
 
 
 def test_invalid_prompts_are_refused(model: TransformerLM):

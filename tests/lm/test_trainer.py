@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import bytemill
+from bytemill.cli.lm_training import TrainingView
 from bytemill.errors import (
     CheckpointError,
     NotEnoughMemoryError,
@@ -25,7 +26,7 @@ from bytemill.errors import (
     ShardError,
     TrainingDivergedError,
 )
-from bytemill.lm.training import preparation, trainer
+from bytemill.lm.training import evaluation, preparation, trainer
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.data import data_folders
 from bytemill.lm.training.log_records import MEASURED
@@ -34,7 +35,7 @@ from bytemill.lm.training.run_checkpoint import OPTIMIZER, TRAINER, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
 
-from .conftest import Corpus
+from .conftest import END, Corpus
 
 Settings = Callable[..., Resolved]
 
@@ -71,6 +72,42 @@ def same_run(one: RunFolder, other: RunFolder) -> bool:
     assert a["moments"].keys() == b["moments"].keys()
     assert all(torch.equal(a["moments"][name], b["moments"][name]) for name in a["moments"])
     return all(a[name] == b[name] for name in ("optimizer", "batches", "generators", "recent"))
+
+
+def test_a_sample_never_ends_a_run(
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    tokenizer = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], {END: 1000})
+    tokenizer.save(tmp_path / "gap.json")
+    bytemill.encode_corpus(
+        tokenizer, bytemill.Corpus.from_texts(["Hello, world. " * 20]), tmp_path / "shards"
+    )
+    resolved = settings(
+        data__tokenizer=str(tmp_path / "gap.json"),
+        data__train=str(tmp_path / "shards"),
+        data__validation=(),
+        model__vocab_size=1003,
+        training__steps=2,
+        run__sample_every=1,
+        run__sample_prompt="Hello",
+    )
+    folder = train(resolved)
+    assert [set(record) for record in read_metrics(folder.metrics, "sample")] == [
+        {"kind", "step", "prompt", "text"}
+    ] * 2
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr(evaluation, "generate", fail)
+    folder = train(resolved, overwrite=True, on_record=TrainingView(quiet=False))
+    assert "step 2: no sample: RuntimeError: no luck" in capsys.readouterr().err
+    samples = read_metrics(folder.metrics, "sample")
+    assert [(each["text"], each["error"]) for each in samples] == [("", "RuntimeError: no luck")] * 2
+    assert state_of(folder)["iteration"] == 2
 
 
 def test_the_loss_falls_and_every_record_is_written(settings: Settings, corpus: Corpus):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+import bytemill
 from bytemill.lm.generation.generate import next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
 from bytemill.lm.inspection import surprisal, trace
 from bytemill.lm.loading import TrainedModel, load_trained
+from bytemill.studio.routes import models
 from tests.studio.conftest import id_of
 
 
@@ -52,7 +55,6 @@ def test_generated_tokens_are_those_of_the_package(client: httpx.Client, path: s
             12,
             SamplingParameters(**sampling),
             seed=3,
-            n_vocab=trained.tokenizer.n_vocab,
             stop_ids=trained.tokenizer.special_tokens.values(),
         )
     )
@@ -110,6 +112,24 @@ def test_stages_of_sampling(client: httpx.Client, path: str, trained: TrainedMod
     assert [stage["name"] for stage in found["stages"] if stage["is_active"]] == [
         "model", "temperature", "top_k", "min_p",
     ]  # fmt: skip
+
+
+def test_ids_without_a_token_are_never_shown(
+    client: httpx.Client, path: str, trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+):
+    n_ids = trained.model.config.vocab_size
+    gaps = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], {"<|endoftext|>": n_ids - 2})
+    monkeypatch.setattr(models, "_load", lambda *_: replace(trained, tokenizer=gaps))
+    body = {"ids": [72], "max_tokens": 12, "seed": 1, "n_alternatives": 20, "stop_at_special": False}
+    *tokens, (last, _) = events(client, f"{path}/generate", body)
+    assert last == "done"
+    shown = {each["id"] for _, data in tokens for each in (data, *data["alternatives"])}
+    found = client.post(f"{path}/sampling", json={"ids": [72], "n_tokens": 64}).json()
+    shown |= {token["id"] for token in found["tokens"]}
+    assert found["stages"][0]["n_kept"] == 257
+    inside = client.post(f"{path}/inside", json={"text": "The cat"}).json()
+    shown |= {token["id"] for layer in inside["lens"] for best in layer for token in best}
+    assert shown <= gaps.vocab.keys()
 
 
 def test_surprisal_and_checkpoints(client: httpx.Client, path: str, root: Path):

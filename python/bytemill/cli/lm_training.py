@@ -193,6 +193,8 @@ def _hellaswag_line(record: dict[str, Any]) -> str:
 
 
 def _sample_line(record: dict[str, Any]) -> str:
+    if "error" in record:
+        return f"no sample: {visible(record['error'].encode('utf-8', 'replace'))}"
     return f"sample: {visible((record['prompt'] + record['text']).encode('utf-8', 'replace'))}"
 
 

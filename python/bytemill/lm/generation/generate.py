@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,7 +29,7 @@ class NextToken:
     """Index of the sample."""
     id: int
     logits: Tensor
-    """(vocab_size,), from the model."""
+    """(vocab_size,), from the model; −∞ for excluded ids."""
     log_probabilities: Tensor
     """(vocab_size,), after temperature and cut-offs; the token was sampled from these."""
 
@@ -45,6 +46,7 @@ def generate(
     repetition_penalty: float = 1.0,
     no_repeat_ngram: int = 0,
     stop_ids: Collection[int] = (),
+    excluded_ids: Collection[int] = (),
     n_samples: int = 1,
     seed: int | None = None,
     use_cache: bool = True,
@@ -58,6 +60,7 @@ def generate(
         temperature: See `SamplingParameters`, also for `top_k`, `top_p`, `min_p`, `repetition_penalty` and
             `no_repeat_ngram`.
         stop_ids: A sample ends after one of these ids.
+        excluded_ids: These ids are never sampled; `ids_without_token` returns those that no text has.
         n_samples: Number of samples. Sample i of a seed does not depend on it.
         seed: Seed of the sampling; by default random.
         use_cache: Cache keys and values; the ids are the same without.
@@ -80,6 +83,7 @@ def generate(
         max_tokens,
         parameters,
         stop_ids=stop_ids,
+        excluded_ids=excluded_ids,
         n_samples=n_samples,
         seed=seed,
         use_cache=use_cache,
@@ -95,10 +99,10 @@ def next_tokens(
     parameters: SamplingParameters | None = None,
     *,
     stop_ids: Collection[int] = (),
+    excluded_ids: Collection[int] = (),
     n_samples: int = 1,
     seed: int | None = None,
     use_cache: bool = True,
-    n_vocab: int | None = None,
     is_last: Callable[[NextToken], bool] | None = None,
 ) -> Iterator[NextToken]:
     """Yield tokens like `generate`, with samples interleaved.
@@ -109,7 +113,6 @@ def next_tokens(
     Args:
         model: As in `generate`, like all parameters that are not listed here.
         parameters: How to sample.
-        n_vocab: Sample only ids below this number; by default all.
         is_last: Return True if the sample ends after the token.
 
     Raises:
@@ -124,10 +127,12 @@ def next_tokens(
     rows = [list(prompt) for _ in range(n_samples)]
     running = list(range(n_samples))
     window = _Window(model, n_samples, device, use_cache=use_cache)
+    excluded = np.array(sorted(excluded_ids), dtype=np.int64)
     for _ in range(max_tokens):
         logits = window.logits_after(rows)
+        logits.numpy()[:, excluded] = -np.inf
         for sample in list(running):
-            own = logits[sample, :n_vocab]
+            own = logits[sample]
             log_probabilities = next_log_probabilities(own, parameters, rows[sample])
             chosen = draw(log_probabilities, generators[sample])
             rows[sample].append(chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,18 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
         ) from error
 
 
+def ids_without_token(tokenizer: Tokenizer, n_ids: int) -> list[int]:
+    """Return the ids of a model that belong to no token: gaps in the vocabulary, and padding at its end.
+
+    Args:
+        tokenizer: The tokenizer.
+        n_ids: Number of ids of the model.
+    """
+    if len(tokenizer) == tokenizer.n_vocab:  # no gaps
+        return list(range(tokenizer.n_vocab, n_ids))
+    return sorted(set(range(n_ids)) - tokenizer.vocab.keys())
+
+
 def generate_text(
     model: TransformerLM, tokenizer: Tokenizer, prompt: str, options: GenerationOptions | None = None
 ) -> Iterator[NewText]:
@@ -104,7 +117,7 @@ def generate_text(
         n_samples=options.n_samples,
         seed=options.seed,
         use_cache=options.use_cache,
-        n_vocab=tokenizer.n_vocab,
+        excluded_ids=ids_without_token(tokenizer, model.config.vocab_size),
         is_last=is_last,
     ):
         yield NewText(token.sample, token, texts[token.sample])
@@ -125,5 +138,6 @@ def token_probabilities(
             token_id, token_bytes, float(probabilities[token_id]), float(sampled[token_id])
         )
 
-    best = probabilities.topk(min(n_alternatives, len(probabilities))).indices
+    n_tokens = int((token.logits > -math.inf).sum())
+    best = probabilities.topk(min(n_alternatives, n_tokens)).indices
     return of(token.id), [of(int(token_id)) for token_id in best]

@@ -39,7 +39,12 @@ class Trace:
 
 
 def trace(
-    model: TransformerLM, ids: Sequence[int], *, n_best: int = 5, check: Callable[[], None] | None = None
+    model: TransformerLM,
+    ids: Sequence[int],
+    *,
+    n_best: int = 5,
+    excluded_ids: Sequence[int] = (),
+    check: Callable[[], None] | None = None,
 ) -> Trace:
     """Run the textbook kernels on `ids`, and keep what they compute.
 
@@ -49,6 +54,7 @@ def trace(
         model: The model.
         ids: At least one id, and at most the context length.
         n_best: Number of tokens of the logit lens.
+        excluded_ids: These ids have the probability 0 in the logit lens.
         check: Called before each layer; an exception that it raises ends the computation.
 
     Raises:
@@ -83,14 +89,20 @@ def trace(
     with torch.inference_mode():
         own.hidden(torch.tensor([list(ids)], device=next(model.parameters()).device))
         stream = torch.stack([x[0] for x in residual])  # (n_layers + 1, n_tokens, d_model)
-        lens_ids, lens_probabilities = _logit_lens(own, stream, n_best, check)
+        lens_ids, lens_probabilities = _logit_lens(own, stream, n_best, excluded_ids, check)
         norms = stream.float().square().sum(-1).sqrt().cpu()
     return Trace(list(ids), attention, norms, lens_ids, lens_probabilities)
 
 
 def _logit_lens(
-    model: TransformerLM, stream: Tensor, n_best: int, check: Callable[[], None] | None
+    model: TransformerLM,
+    stream: Tensor,
+    n_best: int,
+    excluded_ids: Sequence[int],
+    check: Callable[[], None] | None,
 ) -> tuple[Tensor, Tensor]:
+    n_best = min(n_best, model.config.vocab_size - len(excluded_ids))
+    excluded = torch.tensor(excluded_ids, dtype=torch.int64, device=stream.device)
     found_ids: list[list[Tensor]] = []
     found: list[list[Tensor]] = []
     for x in stream:
@@ -101,7 +113,8 @@ def _logit_lens(
             if check is not None:
                 check()
             normed: Tensor = model.ln_final(rows) if model.config.norm_position == "pre" else rows
-            best = softmax(model.logits(normed).float(), -1).topk(min(n_best, model.config.vocab_size))
+            logits = model.logits(normed).float().index_fill(-1, excluded, -torch.inf)
+            best = softmax(logits, -1).topk(n_best)
             found_ids[-1].append(best.indices.cpu())
             found[-1].append(best.values.cpu())
     return torch.stack([torch.cat(own) for own in found_ids]), torch.stack([torch.cat(own) for own in found])

@@ -11,7 +11,7 @@ from bytemill.lm.evaluate.hellaswag import evaluate_hellaswag
 from bytemill.lm.evaluate.text import TextScore, evaluate_windows, mean_score
 from bytemill.lm.evaluate.token_classes import LossByClass
 from bytemill.lm.generation.generate import generate
-from bytemill.lm.generation.text_generation import prompt_ids
+from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
 from bytemill.lm.permutation import key_of
 from bytemill.lm.training.batch_division import divide_batch
 from bytemill.lm.training.data import UNNAMED
@@ -88,13 +88,24 @@ def _hellaswag(run: Run) -> dict[str, Any]:
 
 
 def _sample(run: Run) -> dict[str, Any]:
-    """Generate a sample from a generator of its own, so that training does not depend on samples."""
+    """Generate a sample from a generator of its own, so that training does not depend on samples.
+
+    A sample that fails is recorded with its error.
+    """
     model = whole_model(run)
     if not run.processes.is_first:
         return {}
     prompt = run.config.run.sample_prompt
-    ids = prompt_ids(run.tokenizer, prompt)
-    seed = key_of(run.config.training.seed, run.step) >> 1
-    new = generate(model, ids, run.config.run.sample_tokens, temperature=0.8, top_p=0.95, seed=seed)[0]
-    known = [token for token in new if token < run.tokenizer.n_vocab]
-    return {"prompt": prompt, "text": run.tokenizer.decode(known)}
+    try:
+        new = generate(
+            model,
+            prompt_ids(run.tokenizer, prompt),
+            run.config.run.sample_tokens,
+            temperature=0.8,
+            top_p=0.95,
+            excluded_ids=ids_without_token(run.tokenizer, run.config.model.vocab_size),
+            seed=key_of(run.config.training.seed, run.step) >> 1,
+        )[0]
+        return {"prompt": prompt, "text": run.tokenizer.decode(new)}
+    except Exception as error:  # whatever it is, training continues
+        return {"prompt": prompt, "text": "", "error": f"{type(error).__name__}: {error}"}

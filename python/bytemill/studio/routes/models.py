@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,7 @@ async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> Streami
 
     def work(check: Check) -> Iterator[tuple[str, dict[str, Any]]]:
         from bytemill.lm.generation.generate import next_tokens
-        from bytemill.lm.generation.text_generation import token_probabilities
+        from bytemill.lm.generation.text_generation import ids_without_token, token_probabilities
 
         trained = _load(studio, model_id, spec)
         tokenizer = trained.tokenizer
@@ -117,7 +118,7 @@ async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> Streami
             _parameters(spec.sampling),
             stop_ids=frozenset(tokenizer.special_tokens.values()) if spec.stop_at_special else (),
             seed=spec.seed,
-            n_vocab=tokenizer.n_vocab,
+            excluded_ids=ids_without_token(tokenizer, trained.model.config.vocab_size),
         ):
             own, best = token_probabilities(token, tokenizer, spec.n_alternatives)
             yield (
@@ -141,6 +142,7 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
     def work(_: Check) -> Stages:
         import torch
 
+        from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import sampling_stages
 
         trained = _load(studio, model_id, spec)
@@ -149,10 +151,12 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
         with torch.inference_mode():
             device = next(trained.model.parameters()).device
             logits = trained.model(torch.tensor([ids], device=device), last_only=True)[0, -1]
-        logits = logits[: trained.tokenizer.n_vocab].float().cpu()
+        excluded = ids_without_token(trained.tokenizer, trained.model.config.vocab_size)
+        logits = logits.float().cpu().index_fill(0, torch.tensor(excluded, dtype=torch.int64), -math.inf)
         stages = sampling_stages(logits, _parameters(spec.sampling), ids)
         first, last = stages[0].probabilities, stages[-1].probabilities
-        best = np.argsort(-first, kind="stable")[: spec.n_tokens].tolist()
+        n_best = min(spec.n_tokens, len(logits) - len(excluded))
+        best = np.argsort(-logits.numpy(), kind="stable")[:n_best].tolist()
         return Stages(
             tokens=[
                 Alternative(
@@ -224,6 +228,7 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
     """Trace a text of up to 512 tokens."""
 
     def work(check: Check) -> InsideResult:
+        from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import trace
 
         trained = _load(studio, model_id, spec)
@@ -234,7 +239,8 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
         key = digest.hexdigest()
         found = _TRACES.get(key)
         if found is None:
-            found = trace(trained.model, ids, check=check)
+            excluded = ids_without_token(trained.tokenizer, trained.model.config.vocab_size)
+            found = trace(trained.model, ids, excluded_ids=excluded, check=check)
             _TRACES.put(key, found)
         return InsideResult(
             key=key,
@@ -277,13 +283,11 @@ def _thumbnails(found: Trace) -> np.ndarray[Any, Any]:
 
 
 def _lens(found: Trace, tokenizer: Tokenizer) -> list[list[list[LensToken]]]:
-    n_ids = tokenizer.n_vocab
     known: dict[int, str] = {}
 
     def token(token_id: int, probability: float) -> LensToken:
         if token_id not in known:
-            own = tokenizer.decode_single_token_bytes(token_id) if token_id < n_ids else b""
-            known[token_id] = own.hex()
+            known[token_id] = tokenizer.decode_single_token_bytes(token_id).hex()
         return LensToken(id=token_id, bytes=known[token_id], probability=probability)
 
     all_ids: list[list[list[int]]] = _lists(found.lens_ids)
