@@ -230,6 +230,31 @@ def test_generate_prints_the_same_text_for_the_same_seed(trained: str, run: Run)
     assert three.count("── sample") == 3
 
 
+def test_prompts_and_texts_follow_the_token_that_began_training_documents(tokenizer_file: str, run: Run):
+    import bytemill
+    from bytemill.lm.generation.generate import generate
+    from bytemill.lm.loading import load_trained
+
+    vocab = {i: bytes([i]) for i in range(256)}
+    bytemill.Tokenizer(vocab, [], ["<s>"]).save("tokenizer.json")
+    assert (
+        run("data", "encode", "tokenizer.json", "corpus.txt", "--bos", "<s>", "-o", "shards", "-q").status
+        == 0
+    )
+    arguments = (*TINY[:-2], "--training.steps", "1", "--run.folder", "mine", "--run.sample-every", "1", "-q")
+    outcome = run("lm", "train", *arguments)
+    assert outcome.status == 0, outcome.err
+    trained = load_trained("mine", "cpu")
+    for prompt in ("", "the"):
+        (ids,) = generate(trained.model, [256, *prompt.encode()], 5, seed=1)
+        options = ("--max-tokens", "5", "--seed", "1", "--ignore-special", "--device", "cpu", "--json")
+        (sample,) = json.loads(run("lm", "generate", "mine", prompt, *options).out)["samples"]
+        assert sample["ids"] == ids
+    Path("q.txt").write_text("First Citizen:\n")
+    score = json.loads(run("lm", "eval", "mine", "--text", "q.txt", "--device", "cpu", "--json").out)
+    assert score["texts"]["q.txt"]["n_bytes"] == 15
+
+
 def test_tokens_and_probabilities_are_shown(trained: str, run: Run):
     tokens = run("lm", "generate", trained, "the cat", "--max-tokens", "6", "--seed", "1", "--show-tokens")
     assert tokens.out.count("│") >= 5

@@ -397,9 +397,12 @@ def test_missing_settings_are_named(settings: Settings, tmp_path: Path):
         train(settings(data__train=[]))
     with pytest.raises(ShardError, match="too few"):
         train(settings(model__context_length=100_000))
-    bytemill.train_from_iterator(["abcabc"], 257, []).save(tmp_path / "plain.json")
+    plain = bytemill.train_from_iterator(["abcabc"], 257, [])
+    plain.save(tmp_path / "plain.json")
+    bytemill.encode_corpus(plain, bytemill.Corpus.from_texts(["abc" * 20]), tmp_path / "shards")
+    data = {"data__tokenizer": str(tmp_path / "plain.json"), "data__train": str(tmp_path / "shards")}
     with pytest.raises(RunConfigError, match="the prompt is empty") as caught:
-        train(settings(data__tokenizer=str(tmp_path / "plain.json"), run__sample_every=50))
+        train(settings(**data, run__sample_every=50))
     assert "--run.sample-prompt" in (caught.value.hint or "")
     with pytest.raises(RunConfigError, match="unknown device"):
         train(settings(training__device="nothing"))

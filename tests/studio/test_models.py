@@ -80,6 +80,20 @@ def test_an_empty_prompt_starts_a_document(client: httpx.Client, path: str, trai
     assert events(client, f"{path}/generate", {"ids": [], "max_tokens": 1, "seed": 1})[-1][0] == "done"
 
 
+def test_the_token_that_began_training_documents_is_put_first(
+    client: httpx.Client, path: str, trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+):
+    own = replace(trained, bos_id=7)
+    monkeypatch.setattr(models, "_load", lambda *_: own)
+    ids = [7, *trained.tokenizer.encode("The cat")]
+    assert client.post(f"{path}/prompt", json={"text": ""}).json()["ids"] == [7]
+    assert client.post(f"{path}/prompt", json={"text": "The cat"}).json()["ids"] == ids
+    assert client.post(f"{path}/inside", json={"text": "The cat"}).json()["ids"] == ids
+    found = client.post(f"{path}/surprisal", json={"text": "The cat"}).json()
+    expected = surprisal(own.model, own.tokenizer, "The cat", bos_id=7)
+    assert found["bits"] == pytest.approx(expected.bits.tolist(), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     "change",
     [

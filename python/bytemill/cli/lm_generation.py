@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def write_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -> None:
     """Print one sample while it is generated, or several samples one after the other."""
-    news = generate_text(trained.model, trained.tokenizer, prompt, options)
+    news = generate_text(trained.model, trained.tokenizer, prompt, options, bos_id=trained.bos_id)
     if options.n_samples == 1:
         output.write(prompt)
         ends_line = prompt.endswith("\n")
@@ -83,7 +83,7 @@ def write_samples_json(
     """Print one JSON object with all samples and the probabilities of their tokens."""
     texts = [""] * options.n_samples
     tokens: list[list[dict[str, Any]]] = [[] for _ in texts]
-    for new in generate_text(trained.model, trained.tokenizer, prompt, options):
+    for new in generate_text(trained.model, trained.tokenizer, prompt, options, bos_id=trained.bos_id):
         texts[new.sample] += new.text
         if new.token is not None:
             own, best = token_probabilities(new.token, trained.tokenizer, n_alternatives)
@@ -114,7 +114,7 @@ def _without_control_codes(text: str) -> str:
 def _by_sample(
     trained: TrainedModel, prompt: str, options: GenerationOptions
 ) -> Iterator[Iterator[NewText] | list[NewText]]:
-    news = generate_text(trained.model, trained.tokenizer, prompt, options)
+    news = generate_text(trained.model, trained.tokenizer, prompt, options, bos_id=trained.bos_id)
     if options.n_samples == 1:
         yield news
         return

@@ -34,6 +34,8 @@ class TrainedModel:
     """The checkpoint folder, or the folder of an imported model."""
     refused: list[str]
     """Newer checkpoints that were damaged."""
+    bos_id: int | None = None
+    """Id of the special token at the start of every training document, which prompts and scored texts follow."""
 
     def documents(self, folder: str | os.PathLike[str] | None = None) -> DocumentMask | None:
         """Return how documents were divided in training; None if tokens attend across them.
@@ -76,4 +78,4 @@ def load_trained(
         model = TransformerLM(saved.config.model, seed=0)
         saved.load_weights(model, weights)
         model = model.to(pick_device(device)).eval().use_kernels(kernels)
-    return TrainedModel(model, tokenizer, saved.config, saved.step, saved.path, saved.refused)
+    return TrainedModel(model, tokenizer, saved.config, saved.step, saved.path, saved.refused, saved.bos_id)

@@ -1,7 +1,8 @@
 """A model folder: weights without a run, as `bytemill lm import` writes it.
 
     model.safetensors   weights
-    model.json          format, shape of the model, source, the tokenizer's fingerprint, sha256 of the weights
+    model.json          format, shape of the model, source, the tokenizer's fingerprint, the id of the token that
+                        begins texts, sha256 of the weights
     tokenizer.json      the tokenizer, if there is one
 
 `model.json` is written last, so a folder that has it is complete.
@@ -47,6 +48,8 @@ class ModelFolder:
     """Fingerprint of the tokenizer."""
     sha256: str
     """Of the weights."""
+    bos_id: int | None = None
+    """Id of the special token that the tokenizer's files put before texts."""
 
     def load_weights(self, model: Module) -> None:
         """Load the weights into a float32 model of the same shape, one tensor at a time.
@@ -84,6 +87,7 @@ def read_model_folder(path: Path) -> ModelFolder:
             source=str(document["source"]),
             fingerprint=None if fingerprint is None else str(fingerprint),
             sha256=str(document["sha256"]),
+            bos_id=None if (bos_id := document.get("bos_id")) is None else int(bos_id),
         )
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
@@ -115,7 +119,13 @@ def check_output(path: Path, *, overwrite: bool) -> None:
 
 
 def write_model_folder(
-    path: Path, model: ModelConfig, weights: Mapping[str, Tensor], tokenizer: Tokenizer | None, *, source: str
+    path: Path,
+    model: ModelConfig,
+    weights: Mapping[str, Tensor],
+    tokenizer: Tokenizer | None,
+    *,
+    source: str,
+    bos_id: int | None = None,
 ) -> ModelFolder:
     """Write a model folder, or to the URL of one.
 
@@ -134,5 +144,5 @@ def write_model_folder(
             tokenizer.save(local / TOKENIZER)
         fingerprint = None if tokenizer is None else tokenizer.fingerprint
         document = {"format": FORMAT, "source": source, "fingerprint": fingerprint, "sha256": digest}
-        write_json(local / DESCRIPTION, {**document, "model": model.to_dict()})
-    return ModelFolder(path, model, source, fingerprint, digest)
+        write_json(local / DESCRIPTION, {**document, "bos_id": bos_id, "model": model.to_dict()})
+    return ModelFolder(path, model, source, fingerprint, digest, bos_id)

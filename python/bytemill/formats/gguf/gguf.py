@@ -311,6 +311,7 @@ def add_tokenizer(
     pre: str | None = None,
     bos_token: str | None = None,
     eos_token: str | None = None,
+    adds_bos: bool = False,
     n_ids: int = 0,
 ) -> None:
     """Add the tokenizer section to a `gguf.GGUFWriter`.
@@ -321,6 +322,7 @@ def add_tokenizer(
         pre: As in `write`.
         bos_token: As in `write`.
         eos_token: As in `write`.
+        adds_bos: llama.cpp puts the token that begins a text before every text.
         n_ids: Number of ids of the model; ids that the tokenizer does not have become unused tokens.
 
     Raises:
@@ -353,8 +355,8 @@ def add_tokenizer(
         token_id = special_id(spec.special_tokens, wanted, defaults)
         if token_id is not None:
             add(token_id)
-    # llama.cpp's defaults depend on the pre-tokenizer; bytemill adds neither token.
-    writer.add_add_bos_token(False)
+    # llama.cpp's defaults depend on the pre-tokenizer; bytemill's encoding adds neither token.
+    writer.add_add_bos_token(adds_bos)
     writer.add_add_eos_token(False)
     writer.add_string(_RECORD, json.dumps(record, ensure_ascii=False))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import is_object, object_at, parse_json, read_text
-from bytemill.formats.huggingface import tokenizer_json
+from bytemill.formats.huggingface import post_processor, tokenizer_json
 from bytemill.formats.huggingface.post_processor import check_depth
 from bytemill.formats.paths import SIDECAR_FILES
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
@@ -53,10 +53,8 @@ def sidecar_files(spec: TokenizerSpec) -> dict[str, str]:
     Always includes tokenizer_config.json, which `AutoTokenizer.from_pretrained` needs to recognize the folder.
     """
     metadata = spec.metadata or TokenizerMetadata()
-    config = metadata.config
-    if config is None:
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", **default_config(spec)}
-    elif "added_tokens_decoder" in config and not _has_current_ids(config["added_tokens_decoder"], spec):
+    config = _config_of(spec)
+    if "added_tokens_decoder" in config and not _has_current_ids(config["added_tokens_decoder"], spec):
         config = config | {"added_tokens_decoder": _added_tokens_decoder(spec)}
     files = {_CONFIG: _json(config)}
     if metadata.special_tokens_map is not None:
@@ -64,6 +62,20 @@ def sidecar_files(spec: TokenizerSpec) -> dict[str, str]:
     if metadata.chat_template is not None:
         files[_TEMPLATE] = metadata.chat_template
     return files
+
+
+def with_bos(spec: TokenizerSpec, token: str) -> TokenizerSpec:
+    """Return the tokenizer with metadata that make `transformers` put a special token before every text."""
+    metadata = spec.metadata or TokenizerMetadata()
+    config = _config_of(spec) | {"bos_token": token, "add_bos_token": True}
+    processor = post_processor.with_bos(metadata.post_processor, token, spec.special_tokens[token])
+    names = metadata.special_tokens_map
+    if names is not None:
+        names = names | {"bos_token": token}
+    return replace(
+        spec,
+        metadata=replace(metadata, config=config, post_processor=processor, special_tokens_map=names),
+    )
 
 
 def write_folder(spec: TokenizerSpec, folder: Path) -> None:
@@ -77,6 +89,13 @@ def write_folder(spec: TokenizerSpec, folder: Path) -> None:
     make_folder(folder)
     for name, text in files.items():
         write_text(folder / name, text)
+
+
+def _config_of(spec: TokenizerSpec) -> dict[str, Any]:
+    config = None if spec.metadata is None else spec.metadata.config
+    if config is None:
+        return {"tokenizer_class": "PreTrainedTokenizerFast", **default_config(spec)}
+    return config
 
 
 def default_config(spec: TokenizerSpec) -> dict[str, Any]:

@@ -56,6 +56,30 @@ def post_processor_of(spec: TokenizerSpec, ids: Mapping[str, int]) -> dict[str, 
     return POST_PROCESSOR if kept is None else with_ids(kept, ids)
 
 
+def with_bos(processor: dict[str, Any] | None, token: str, token_id: int) -> dict[str, Any]:
+    """Return a post-processor that puts a special token before every text, as Llama 3's does.
+
+    Args:
+        processor: The post-processor so far, which is kept if it adds the token; None for bytemill's default.
+        token: The special token.
+        token_id: Its id.
+    """
+    steps: list[dict[str, Any]] = [] if processor is None else processor.get("processors", [processor])
+    if processor is not None and any(
+        {"SpecialToken": {"id": token, "type_id": 0}} in step.get("single", [])[:1] for step in steps
+    ):
+        return processor
+    parts = {name: {"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB")}
+    starts = [{"SpecialToken": {"id": token, "type_id": number}} for number in (0, 1)]
+    template = {
+        "type": "TemplateProcessing",
+        "single": [starts[0], parts["A"]],
+        "pair": [starts[0], parts["A"], starts[1], parts["B"]],
+        "special_tokens": {token: {"id": token, "ids": [token_id], "tokens": [token]}},
+    }
+    return {"type": "Sequence", "processors": [POST_PROCESSOR, template]}
+
+
 def with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
     """Return a post-processor with the current ids of its tokens. Raises as `post_processor_of` does."""
 

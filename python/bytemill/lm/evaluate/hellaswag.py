@@ -63,6 +63,7 @@ def evaluate_hellaswag(
     tokenizer: Tokenizer,
     items: Sequence[HellaSwagItem],
     *,
+    bos_id: int | None = None,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
     results: str | os.PathLike[str] | None = None,
@@ -74,6 +75,7 @@ def evaluate_hellaswag(
         model: The model.
         tokenizer: Its tokenizer.
         items: The items.
+        bos_id: Id of the token that began every training document; it precedes each context.
         batch_size: A batch holds at most this number times the context length in ids, padding included, or one item.
         dtype: Type of matrix products.
         results: File to append the log-likelihoods of each item to; items in the file are not computed again, so an
@@ -82,14 +84,14 @@ def evaluate_hellaswag(
 
     Raises:
         CheckpointError: The file is of another model or other items.
-        RunConfigError: A context is empty, and the tokenizer has no `<|endoftext|>` to start a document with.
+        RunConfigError: A context is empty, and there is no token to start a document with.
         OutputError: The file cannot be read or written.
     """
-    identity = "" if results is None else _identity(model, tokenizer, items)
+    identity = "" if results is None else _identity(model, tokenizer, items, bos_id)
     with _Results(results, identity) as known:
         remaining = [number for number in range(len(items)) if number not in known.lines]
         # Sort by length to reduce padding; the scores do not depend on the order.
-        endings = {number: _endings(model, tokenizer, items[number]) for number in remaining}
+        endings = {number: _endings(model, tokenizer, items[number], bos_id) for number in remaining}
         remaining.sort(key=lambda number: max(len(ending.ids) for ending in endings[number]))
         limit = batch_size * model.config.context_length
         for batch in _batches(remaining, lambda number: _n_padded(endings[number]), limit):
@@ -111,16 +113,16 @@ def evaluate_hellaswag(
         return _score(items, [known.lines[number] for number in range(len(items))])
 
 
-def _endings(model: TransformerLM, tokenizer: Tokenizer, item: HellaSwagItem) -> list[_Ending]:
+def _endings(
+    model: TransformerLM, tokenizer: Tokenizer, item: HellaSwagItem, bos_id: int | None
+) -> list[_Ending]:
     """Encode each ending after the context, as lm-evaluation-harness does: spaces before an ending belong to it."""
     context = item.context.rstrip()
     spaces = item.context[len(context) :]
     before = tokenizer.encode_ordinary(context)
-    if not before:
-        before = prompt_ids(tokenizer, "")
-        wholes = [[*before, *tokenizer.encode_ordinary(f"{spaces} {ending}")] for ending in item.endings]
-    else:
-        wholes = [tokenizer.encode_ordinary(f"{context}{spaces} {ending}") for ending in item.endings]
+    start = [] if before and bos_id is None else prompt_ids(tokenizer, "", bos_id)
+    before = [*start, *before]
+    wholes = [[*start, *tokenizer.encode_ordinary(f"{context}{spaces} {ending}")] for ending in item.endings]
     return [_cut(before, whole, model.config.context_length) for whole in wholes]
 
 
@@ -249,9 +251,12 @@ class _Results:
             self._file.close()
 
 
-def _identity(model: TransformerLM, tokenizer: Tokenizer, items: Sequence[HellaSwagItem]) -> str:
+def _identity(
+    model: TransformerLM, tokenizer: Tokenizer, items: Sequence[HellaSwagItem], bos_id: int | None
+) -> str:
     """Hash everything that the results depend on: tokenizer, items and weights."""
     digest = hashlib.sha256(tokenizer.fingerprint.encode())
+    digest.update(b"" if bos_id is None else str(bos_id).encode())
     for item in items:
         digest.update(json.dumps(asdict(item)).encode())
     for name, tensor in _tensors(model):

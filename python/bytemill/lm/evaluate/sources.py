@@ -9,6 +9,7 @@ import numpy as np
 from bytemill.corpus import iter_texts
 from bytemill.lm.batches import JoinedShards
 from bytemill.lm.evaluate.text import TextScore, evaluate_text
+from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.loss import token_byte_counts
 
 if TYPE_CHECKING:
@@ -38,21 +39,26 @@ def score_shards(
     return evaluate_text(model, tokens, token_byte_counts(tokenizer), **options)
 
 
-def score_text_file(model: TransformerLM, tokenizer: Tokenizer, name: str, **options: Any) -> TextScore:
+def score_text_file(
+    model: TransformerLM, tokenizer: Tokenizer, name: str, *, bos_id: int | None = None, **options: Any
+) -> TextScore:
     """Score a model on a text file, or on all files of a glob as one text.
 
-    The text follows `<|endoftext|>`, if the tokenizer has it, so that its first token is predicted too.
+    The text follows the token that began every training document, or `<|endoftext|>` if the tokenizer has it, so that
+    its first token is predicted too.
 
     Args:
         model: The model.
         tokenizer: Its tokenizer.
         name: A path or a glob.
+        bos_id: Id of the token that began every training document.
         options: Options of `evaluate_text`.
 
     Raises:
         CorpusError: A file cannot be read, or there is too little text.
     """
     ids: list[NDArray[Any]] = [tokenizer.encode_to_numpy(text) for text in iter_texts([name])]
-    if "<|endoftext|>" in tokenizer.special_tokens:
-        ids.insert(0, np.array([tokenizer.eot_token], dtype=ids[0].dtype))
+    start = start_id(tokenizer, bos_id)
+    if start is not None and ids[0][:1] != [start]:
+        ids.insert(0, np.array([start], dtype=ids[0].dtype))
     return evaluate_text(model, np.concatenate(ids), token_byte_counts(tokenizer), **options)

@@ -63,21 +63,34 @@ class NewText:
     text: str
 
 
-def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """Encode a prompt; an empty prompt becomes `<|endoftext|>`, after which a new document starts.
+def start_id(tokenizer: Tokenizer, bos_id: int | None) -> int | None:
+    """Return the id that the first token of a text follows: `bos_id`, else that of `<|endoftext|>`, if there is one."""
+    return tokenizer.special_tokens.get("<|endoftext|>") if bos_id is None else bos_id
+
+
+def prompt_ids(tokenizer: Tokenizer, prompt: str, bos_id: int | None = None) -> list[int]:
+    """Encode a prompt, after the token that began every training document, if there was one.
+
+    An empty prompt without such a token becomes `<|endoftext|>`, after which a new document starts.
+
+    Args:
+        tokenizer: The tokenizer.
+        prompt: The prompt; special tokens in it are recognized.
+        bos_id: Id of the token that began every training document.
 
     Raises:
-        RunConfigError: The prompt is empty and the tokenizer has no `<|endoftext|>`.
+        RunConfigError: The prompt is empty, and there is no token to start a document with.
     """
-    if prompt:
-        return tokenizer.encode(prompt)
-    try:
-        return [tokenizer.eot_token]
-    except KeyError as error:
+    ids = tokenizer.encode(prompt)
+    start = start_id(tokenizer, bos_id) if bos_id is not None or not ids else None
+    if start is not None and ids[:1] != [start]:
+        ids.insert(0, start)
+    if not ids:
         raise RunConfigError(
             "the prompt is empty, and the tokenizer has no <|endoftext|> to start a document with",
             hint="give a prompt, for samples during training with `bytemill lm train --run.sample-prompt TEXT`",
-        ) from error
+        )
+    return ids
 
 
 def ids_without_token(tokenizer: Tokenizer, n_ids: int) -> list[int]:
@@ -93,9 +106,21 @@ def ids_without_token(tokenizer: Tokenizer, n_ids: int) -> list[int]:
 
 
 def generate_text(
-    model: TransformerLM, tokenizer: Tokenizer, prompt: str, options: GenerationOptions | None = None
+    model: TransformerLM,
+    tokenizer: Tokenizer,
+    prompt: str,
+    options: GenerationOptions | None = None,
+    *,
+    bos_id: int | None = None,
 ) -> Iterator[NewText]:
     """Continue `prompt` token by token, in whole characters; samples are interleaved.
+
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        prompt: See `prompt_ids`, also for `bos_id`.
+        options: Length, sampling and stops.
+        bos_id: Id of the token that began every training document.
 
     Raises:
         RunConfigError: The prompt is empty, or has ids that the model lacks.
@@ -110,7 +135,7 @@ def generate_text(
 
     for token in next_tokens(
         model,
-        prompt_ids(tokenizer, prompt),
+        prompt_ids(tokenizer, prompt, bos_id),
         options.max_tokens,
         options.sampling,
         stop_ids=frozenset(tokenizer.special_tokens.values()) if options.stop_at_special else (),

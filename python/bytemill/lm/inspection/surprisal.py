@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.loss import token_losses
 
 if TYPE_CHECKING:
@@ -38,18 +39,24 @@ class Surprisal:
 
 
 def surprisal(
-    model: TransformerLM, tokenizer: Tokenizer, text: str, *, check: Callable[[], None] | None = None
+    model: TransformerLM,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    bos_id: int | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Surprisal:
     """Compute the surprisal of each token of `text`.
 
-    The text follows `<|endoftext|>` if the tokenizer has it; otherwise its first token has no cost. Windows overlap by
-    half a context, so that every token after the first window is predicted from at least half a context. Special
-    tokens in the text are treated as text.
+    The text follows the token that began every training document, or `<|endoftext|>` if the tokenizer has it;
+    otherwise its first token has no cost. Windows overlap by half a context, so that every token after the first window
+    is predicted from at least half a context. Special tokens in the text are treated as text.
 
     Args:
         model: The model; it is set to evaluation mode.
         tokenizer: Its tokenizer.
         text: A text, not empty.
+        bos_id: Id of the token that began every training document.
         check: Called before each window; an exception that it raises ends the computation.
 
     Raises:
@@ -58,7 +65,7 @@ def surprisal(
     ids = tokenizer.encode_ordinary(text)
     if not ids:
         raise RunConfigError("the text is empty", hint="give a text")
-    start = tokenizer.special_tokens.get("<|endoftext|>")
+    start = start_id(tokenizer, bos_id)
     row = ids if start is None else [start, *ids]
     nats = _losses(model.eval(), row, check)
     bits = (

@@ -28,6 +28,13 @@ class ModelToExport:
     state: Mapping[str, Tensor]
     tokenizer: Tokenizer | None
 
+    @property
+    def bos_token(self) -> str | None:
+        """Special token that began every training document."""
+        if self.tokenizer is None or self.saved.bos_id is None:
+            return None
+        return next(token for token, i in self.tokenizer.special_tokens.items() if i == self.saved.bos_id)
+
     def entries(self, layout: Layout) -> list[Entry]:
         """Return an entry for each tensor of the other format."""
         return entries(layout, self._config(layout))

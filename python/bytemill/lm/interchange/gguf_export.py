@@ -59,7 +59,13 @@ def write_gguf(model: ModelToExport, file: Path, *, name: str, dtype: torch.dtyp
             writer.add_name(name)
             writer.add_file_type(int(gguf.LlamaFileType[_FILE_TYPES[dtype]]))
             _add_shape(writer, architecture, config)
-            add_tokenizer(writer, model.tokenizer.to_spec(), n_ids=config.vocab_size)
+            add_tokenizer(
+                writer,
+                model.tokenizer.to_spec(),
+                bos_token=model.bos_token,
+                adds_bos=model.bos_token is not None,
+                n_ids=config.vocab_size,
+            )
             _add_tensors(writer, gguf, architecture, model, dtype)
             writer.write_header_to_file()
             writer.write_kv_data_to_file()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bytemill.formats.gguf.gguf import BEGIN_NAMES, END_NAMES, special_id
+from bytemill.formats.huggingface.folder import with_bos
+from bytemill.formats.huggingface.folder import write_folder as write_tokenizer
 from bytemill.lm.interchange.huggingface_config import write_config
 from bytemill.lm.tensor_files import write_tensors
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
@@ -38,7 +40,7 @@ def write_folder(
     document["dtype"] = str(dtype).removeprefix("torch.")
     special = {} if model.tokenizer is None else model.tokenizer.to_spec().special_tokens
     ends: dict[str, Any] = {
-        "bos_token_id": special_id(special, None, BEGIN_NAMES),
+        "bos_token_id": special_id(special, model.bos_token, BEGIN_NAMES),
         "eos_token_id": special_id(special, None, END_NAMES),
     }
     make_folder(output)
@@ -61,7 +63,8 @@ def write_folder(
         total = sum(_n_bytes(entry, model.shapes(family.layout), dtype) for entry in named.values())
         write_json(output / _INDEX, {"metadata": {"total_size": total}, "weight_map": index})
     if model.tokenizer is not None:
-        model.tokenizer.save(output)
+        spec = model.tokenizer.to_spec()
+        write_tokenizer(spec if model.bos_token is None else with_bos(spec, model.bos_token), output)
         write_json(
             output / "generation_config.json", {key: end for key, end in ends.items() if end is not None}
         )

@@ -70,7 +70,9 @@ def import_model(
         notes: list[str] = []
         found = _tokenizer(opened, tokenizer, notes)
         weights = _converted(opened)
-        folder = write_model_folder(output, opened.config, weights, found, source=opened.kind)
+        folder = write_model_folder(
+            output, opened.config, weights, found, source=opened.kind, bos_id=_bos_id(found)
+        )
     return Imported(folder, sum(tensor.numel() for tensor in weights.values()), found, notes)
 
 
@@ -94,6 +96,14 @@ def _converted(source: Source) -> dict[str, Tensor]:
     for entry in wanted:
         weights |= entry.to_ours(source.read(entry.theirs), shapes)
     return weights
+
+
+def _bos_id(tokenizer: Tokenizer | None) -> int | None:
+    """Return the id of the special token that the post-processor of the tokenizer's file puts before a text, if any."""
+    if tokenizer is None:
+        return None
+    first: int = tokenizer("a")["input_ids"][0]
+    return first if tokenizer.is_special_token(first) else None
 
 
 def _tokenizer(source: Source, explicit: str | os.PathLike[str] | None, notes: list[str]) -> Tokenizer | None:

@@ -83,6 +83,12 @@ def open_batches(
     return PackedBatches(folders, length, documents, **options)
 
 
+def bos_id_of(tokens: JoinedShards, tokenizer: Tokenizer) -> int | None:
+    """Return the id of the special token at the start of every document; None if folders differ or have none."""
+    found = {part.manifest.settings.prepended for part in tokens.parts}
+    return tokenizer.special_tokens.get(found.pop() or "") if len(found) == 1 else None
+
+
 def document_mask(
     config: TrainConfig, tokens: JoinedShards | None, tokenizer: Tokenizer, setting: str
 ) -> DocumentMask:

@@ -81,7 +81,9 @@ def _hellaswag(run: Run) -> dict[str, Any]:
     n_sequences = divide_batch(run.config.training, run.processes.count)[1]
     n_correct = [0.0, 0.0]
     if items:
-        score = evaluate_hellaswag(model, run.tokenizer, items, batch_size=n_sequences, dtype=run.dtype)
+        score = evaluate_hellaswag(
+            model, run.tokenizer, items, bos_id=run.bos_id, batch_size=n_sequences, dtype=run.dtype
+        )
         n_correct = [score.accuracy[name] * len(items) for name in ("sum", "characters")]
     acc, acc_norm = (round(n) / len(run.hellaswag) for n in run.processes.sum(n_correct))
     return {"n_items": len(run.hellaswag), "acc": acc, "acc_norm": acc_norm}
@@ -99,7 +101,7 @@ def _sample(run: Run) -> dict[str, Any]:
     try:
         new = generate(
             model,
-            prompt_ids(run.tokenizer, prompt),
+            prompt_ids(run.tokenizer, prompt, run.bos_id),
             run.config.run.sample_tokens,
             temperature=0.8,
             top_p=0.95,

@@ -18,7 +18,7 @@ from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
 from bytemill.lm.training.batch_division import check_division, divide_batch
 from bytemill.lm.training.batch_reader import BatchReader
-from bytemill.lm.training.data import data_folders, document_mask, open_batches, validation_set
+from bytemill.lm.training.data import bos_id_of, data_folders, document_mask, open_batches, validation_set
 from bytemill.lm.training.distributed import compile_blocks, shard_model
 from bytemill.lm.training.initial_weights import find_initial_weights, load_initial_weights
 from bytemill.lm.training.loss_scale import LossScale
@@ -65,8 +65,6 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         )
     starts = overwrite or not folder.checkpoint_files()
     initial = find_initial_weights(config, tokenizer) if config.training.init_from and starts else None
-    if config.run.sample_every:
-        prompt_ids(tokenizer, config.run.sample_prompt)  # raises now instead of at the first sample
     check_division(config.training, processes.count)
     device = processes.device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
@@ -83,6 +81,9 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         _check_memory(config, dtype, processes)
     train_folders, validation_folders = data_folders(config.data)
     batches = open_batches(train_folders, config, tokenizer, processes)
+    bos_id = bos_id_of(batches.tokens, tokenizer)
+    if config.run.sample_every:
+        prompt_ids(tokenizer, config.run.sample_prompt, bos_id)  # raises now instead of at the first sample
     documents = (
         document_mask(config, batches.tokens, tokenizer, "training.document_mask")
         if config.training.document_mask
@@ -128,6 +129,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         model=model,
         optimizer=make_optimizer(model, config, processes),
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
+        bos_id=bos_id,
         documents=documents,
         scale=LossScale() if dtype == torch.float16 else None,
         shards={

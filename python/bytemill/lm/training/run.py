@@ -80,6 +80,8 @@ class Run:
     optimizer: Optimizer
     shards: ShardHashes
     """sha256 of the training and validation shards."""
+    bos_id: int | None = None
+    """Id of the special token at the start of every training document."""
     documents: DocumentMask | None = None
     """With training.document_mask."""
     hellaswag: list[HellaSwagItem] = field(default_factory=list["HellaSwagItem"])

@@ -55,6 +55,8 @@ class RunCheckpoint:
     shards: ShardHashes
     files: dict[str, str]
     """Path inside the folder -> sha256."""
+    bos_id: int | None = None
+    """Id of the special token at the start of every training document."""
 
     @property
     def has_average(self) -> bool:
@@ -124,6 +126,7 @@ def publish_checkpoint(
     config: TrainConfig,
     fingerprint: str,
     shards: ShardHashes,
+    bos_id: int | None,
 ) -> None:
     """Add the manifest to a folder of complete files, and give the folder its final name.
 
@@ -135,6 +138,7 @@ def publish_checkpoint(
         config: Settings of the run.
         fingerprint: Fingerprint of the tokenizer.
         shards: Hashes of the data.
+        bos_id: Id of the special token at the start of every training document.
 
     Raises:
         OutputError: The manifest cannot be written, or the folder cannot be renamed.
@@ -144,6 +148,7 @@ def publish_checkpoint(
         "step": step,
         "fingerprint": fingerprint,
         "shards": shards,
+        "bos_id": bos_id,
         "files": dict(files),
         "config": config.to_dict(),
     }
@@ -193,6 +198,7 @@ def read_checkpoint(path: Path) -> RunCheckpoint:
                 for role in ("training", "validation")
             },
             files=document["files"],
+            bos_id=document.get("bos_id"),  # missing in the first runs
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged: {error}") from error

@@ -156,6 +156,7 @@ def _publish(
                 config=run.config,
                 fingerprint=run.tokenizer.fingerprint,
                 shards=run.shards,
+                bos_id=run.bos_id,
             )
         except OutputError as error:
             errors.append(error)

@@ -42,6 +42,11 @@ class SavedModel:
     refused: list[str] = field(default_factory=list[str])
     """Newer checkpoints that were damaged."""
 
+    @property
+    def bos_id(self) -> int | None:
+        """Id of the special token at the start of every training document."""
+        return self.weights.bos_id
+
     def load_weights(self, model: Module, name: WeightsName = "auto") -> None:
         """Load the weights into `model`.
 

@@ -190,7 +190,7 @@ async def text_surprisal(model_id: str, spec: TextSpec, request: Request, studio
         from bytemill.lm.inspection import surprisal
 
         trained = _load(studio, model_id, spec)
-        found = surprisal(trained.model, trained.tokenizer, spec.text, check=check)
+        found = surprisal(trained.model, trained.tokenizer, spec.text, bos_id=trained.bos_id, check=check)
         return SurprisalResult(
             tokens=_hex(trained.tokenizer, found.ids),
             ids=found.ids,
@@ -308,7 +308,7 @@ def _lists(tensor: Any) -> Any:
 def _prompt_ids(trained: TrainedModel, text: str) -> list[int]:
     from bytemill.lm.generation.text_generation import prompt_ids
 
-    return prompt_ids(trained.tokenizer, text)
+    return prompt_ids(trained.tokenizer, text, trained.bos_id)
 
 
 def _check_ids(trained: TrainedModel, ids: Sequence[int]) -> None:
