@@ -69,6 +69,10 @@ class TrainingDivergedError(BytemillError, ArithmeticError):
     """The loss or gradient was not finite for several training steps in a row."""
 
 
+class NotFiniteError(BytemillError, ArithmeticError):
+    """A model computes values that are not finite, or its weights are not."""
+
+
 class ProcessFailedError(BytemillError, RuntimeError):
     """A process of a training run ended with an error, was killed, or lost the connection to the others."""
 

@@ -1,5 +1,6 @@
 """Evaluation: each token is scored once, sums do not depend on batches, HellaSwag scores are the published ones."""
 
+import copy
 import json
 import math
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill.errors import CheckpointError, CorpusError, RunConfigError
+from bytemill.errors import CheckpointError, CorpusError, NotFiniteError, RunConfigError
 from bytemill.lm import preset
 from bytemill.lm.batches import spread_starts
 from bytemill.lm.evaluate import (
@@ -23,6 +24,8 @@ from bytemill.lm.evaluate import (
     read_items,
 )
 from bytemill.lm.evaluate.hellaswag import _batches  # pyright: ignore[reportPrivateUsage]
+from bytemill.lm.generation.generate import generate
+from bytemill.lm.inspection import surprisal, trace
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 
@@ -195,6 +198,34 @@ def test_scores_equal_those_of_single_endings(model: TransformerLM, corpus: Corp
     assert score.accuracy == {name: n / 9 for name, n in right.items()}
     assert score.n_cut == n_cut > 0
     assert len(set(score.accuracy.values())) > 1  # otherwise the normalizations are equal
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("layers.1.ffn.w2.weight", math.nan, "the weights are not finite: layers.1.ffn.w2.weight has NaN"),
+        ("lm_head.weight", math.inf, "the weights are not finite: lm_head.weight has NaN or infinite values"),
+        ("lm_head.weight", 3e38, "the logits are not finite, although all weights are"),
+    ],
+)
+def test_a_model_that_is_not_finite_is_an_error_wherever_it_is_used(
+    model: TransformerLM, corpus: Corpus, name: str, value: float, message: str
+):
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        broken.get_parameter(name)[3] = value
+    tokenizer = corpus.tokenizer
+    uses = [
+        lambda: generate(broken, [1, 2], 3, temperature=0),
+        lambda: generate(broken, [1, 2], 3, n_samples=2, use_cache=False),
+        lambda: evaluate_text(broken, np.arange(9), token_byte_counts(tokenizer)),
+        lambda: evaluate_hellaswag(broken, tokenizer, [HellaSwagItem("A", ("b", "c", "d", "e"), 0)]),
+        lambda: surprisal(broken, tokenizer, "The cat"),
+        lambda: trace(broken, [1, 2, 3]),
+    ]
+    for use in uses:
+        with pytest.raises(NotFiniteError, match=message):
+            use()
 
 
 def test_an_interrupted_evaluation_resumes(

@@ -186,6 +186,8 @@ def _validation_line(record: dict[str, Any]) -> str:
 
 
 def _hellaswag_line(record: dict[str, Any]) -> str:
+    if record["acc"] is None:
+        return "HellaSwag: the logits are not finite"
     return (
         f"HellaSwag, {record['n_items']:,} items: accuracy {format_share(record['acc'])}, normalized "
         f"{format_share(record['acc_norm'])}"

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from bytemill.errors import NotFiniteError
+
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Module
 
 
 def widened(x: Tensor) -> Tensor:
@@ -25,6 +28,15 @@ def narrowed(x: Tensor) -> Tensor:
     if device == "meta" or not torch.is_autocast_enabled(device):
         return x
     return x.to(torch.get_autocast_dtype(device))
+
+
+def not_finite(model: Module) -> NotFiniteError:
+    """Return the error for a model that computes NaN or infinity; it names the first tensor of weights with them."""
+    hint = "use an earlier checkpoint, or train or import the model again"
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            return NotFiniteError(f"the weights are not finite: {name} has NaN or infinite values", hint=hint)
+    return NotFiniteError("the logits are not finite, although all weights are", hint=hint)
 
 
 def split(x: Tensor, n_rows: int) -> tuple[Tensor, ...]:

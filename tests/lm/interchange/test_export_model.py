@@ -9,7 +9,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from bytemill.errors import ModelConfigError, OutputError
+from bytemill.errors import ModelConfigError, NotFiniteError, OutputError
 from bytemill.lm import ModelConfig, TransformerLM
 from bytemill.lm.interchange.export_model import export_model
 from bytemill.lm.interchange.expressible import check_supported
@@ -125,6 +125,28 @@ def test_half_precision_is_rounded_once(transformers: Any, tmp_path: Path) -> No
 def test_an_option_that_no_architecture_has_is_named(change: dict[str, Any], lacking: str) -> None:
     with pytest.raises(ModelConfigError, match=f"no architecture of transformers .* {lacking}"):
         check_supported(ModelConfig(**{**SMALL, **change}))
+
+
+def test_weights_that_are_not_finite_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    model = save(tmp_path / "model", None, SMALL)
+    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    weights["layers.1.ffn.w2.weight"][0, 0] = -7e4
+    write_model_folder(tmp_path / "large", model.config, weights, None, source="the test")
+    with pytest.raises(NotFiniteError, match=r"layers.1.ffn.w2.weight has values up to 70000, which float16"):
+        export_model(tmp_path / "large", tmp_path / "out", dtype="float16")
+    export_model(tmp_path / "large", tmp_path / "bfloat16", dtype="bfloat16")
+    weights["layers.1.ffn.w2.weight"][0, 0] = torch.nan
+    write_model_folder(tmp_path / "nan", model.config, weights, None, source="the test")
+    with pytest.raises(NotFiniteError, match=r"layers.1.ffn.w2.weight has NaN or infinite values"):
+        export_model(tmp_path / "nan", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    file = tmp_path / "bfloat16" / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    tensors["model.layers.0.mlp.up_proj.weight"][1, 1] = torch.inf
+    safetensors.torch.save_file(tensors, file)
+    with pytest.raises(NotFiniteError, match=r"bfloat16: layers.0.mlp.up_proj.weight has NaN or infinite"):
+        import_model(tmp_path / "bfloat16", tmp_path / "imported")
+    assert not (tmp_path / "imported").exists()
 
 
 def test_the_output_is_not_mixed_with_other_files(corpus: Corpus, tmp_path: Path) -> None:

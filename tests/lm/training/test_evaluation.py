@@ -9,12 +9,14 @@ import pytest
 import torch
 
 import bytemill
-from bytemill.errors import CorpusError, RunConfigError
+from bytemill.cli.lm_training import TrainingView
+from bytemill.errors import CorpusError, NotFiniteError, RunConfigError
 from bytemill.lm.batches import JoinedShards, spread_starts
 from bytemill.lm.evaluate import LossByClass, evaluate_hellaswag, evaluate_windows, read_items
 from bytemill.lm.evaluate.token_classes import CLASSES, token_class
 from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import token_byte_counts
+from bytemill.lm.training import evaluation
 from bytemill.lm.training.data import data_folders
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
@@ -138,6 +140,20 @@ def test_hellaswag_is_recorded_at_its_steps_and_at_the_end(settings: Settings, i
     assert records[-1]["acc_norm"] == pytest.approx(expected.accuracy["characters"])
     few = train(settings(**always, training__steps=2, run__hellaswag_items=3), overwrite=True)
     assert read_metrics(few.metrics, "hellaswag")[0]["n_items"] == 3
+
+
+def test_logits_that_are_not_finite_do_not_end_a_run(
+    settings: Settings, items: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(*_: Any, **__: Any) -> None:
+        raise NotFiniteError("the logits are not finite")
+
+    monkeypatch.setattr(evaluation, "evaluate_hellaswag", fail)
+    resolved = settings(training__steps=2, run__hellaswag=str(items), run__hellaswag_every=1)
+    folder = train(resolved, on_record=TrainingView(quiet=False))
+    records = read_metrics(folder.metrics, "hellaswag")
+    assert [(each["acc"], each["acc_norm"]) for each in records] == [(None, None)] * 2
+    assert "step 2: HellaSwag: the logits are not finite" in capsys.readouterr().err
 
 
 def test_a_file_without_items_is_an_error_before_training(settings: Settings, tmp_path: Path):

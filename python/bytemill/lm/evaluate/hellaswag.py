@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -15,6 +16,7 @@ from bytemill.lm.device import autocast
 from bytemill.lm.evaluate.items import HellaSwagItem, read_items
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.loss import token_losses
+from bytemill.lm.tensors import not_finite
 from bytemill.system.atomic_files import output_error
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ def evaluate_hellaswag(
 
     Raises:
         CheckpointError: The file is of another model or other items.
+        NotFiniteError: The weights or the logits are not finite.
         RunConfigError: A context is empty, and there is no token to start a document with.
         OutputError: The file cannot be read or written.
     """
@@ -175,6 +178,8 @@ def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch
             logits = model.logits(hidden[index, span])
         targets = ids[index, span.start + 1 : span.stop + 1]
         sums.append(-float(token_losses(logits, targets).double().sum()))
+    if not all(map(math.isfinite, sums)):
+        raise not_finite(model)
     return sums
 
 

@@ -12,6 +12,7 @@ from bytemill.errors import CorpusError
 from bytemill.lm.batches import windows_at
 from bytemill.lm.device import autocast
 from bytemill.lm.loss import bits_per_byte, perplexity, text_nats_and_bytes, token_losses
+from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -158,6 +159,7 @@ def evaluate_text(
 
     Raises:
         CorpusError: There are fewer than two tokens.
+        NotFiniteError: The weights or the logits are not finite.
         ValueError: The stride or the context length is out of range.
     """
     length = context_length or model.config.context_length
@@ -183,6 +185,8 @@ def evaluate_text(
             documents=documents,
             by_class=by_class,
         )
+        if not math.isfinite(score.nats):
+            raise not_finite(model)
         if progress:
             progress(score.n_tokens, n_targets)
     return score

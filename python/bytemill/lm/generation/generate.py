@@ -14,6 +14,7 @@ from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_p
 from bytemill.lm.generation.token_decoder import CoreDecoder
 from bytemill.lm.kv_cache import KVCache
 from bytemill.lm.permutation import key_of
+from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -67,6 +68,7 @@ def generate(
 
     Raises:
         RunConfigError: The prompt is empty or has ids that the model lacks, or an argument is out of range.
+        NotFiniteError: The weights or the logits are not finite.
     """
     parameters = SamplingParameters(
         repetition_penalty=repetition_penalty,
@@ -130,6 +132,8 @@ def next_tokens(
     excluded = np.array(sorted(excluded_ids), dtype=np.int64)
     for _ in range(max_tokens):
         logits = window.logits_after(rows)
+        if not np.isfinite(logits.numpy()).all():
+            raise not_finite(model)
         logits.numpy()[:, excluded] = -np.inf
         for sample in list(running):
             own = logits[sample]

@@ -10,6 +10,7 @@ import torch
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.activations import softmax
+from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,7 @@ def trace(
 
     Raises:
         RunConfigError: There are no ids, or more than the context length.
+        NotFiniteError: The weights are not finite, or what they compute is not.
     """
     if not 1 <= len(ids) <= model.config.context_length:
         raise RunConfigError(
@@ -90,6 +92,8 @@ def trace(
         own.hidden(torch.tensor([list(ids)], device=next(model.parameters()).device))
         stream = torch.stack([x[0] for x in residual])  # (n_layers + 1, n_tokens, d_model)
         lens_ids, lens_probabilities = _logit_lens(own, stream, n_best, excluded_ids, check)
+        if not all(bool(torch.isfinite(values).all()) for values in (stream, lens_probabilities)):
+            raise not_finite(model)
         norms = stream.float().square().sum(-1).sqrt().cpu()
     return Trace(list(ids), attention, norms, lens_ids, lens_probabilities)
 

@@ -12,6 +12,7 @@ import torch
 from bytemill.errors import RunConfigError
 from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.loss import token_losses
+from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +62,7 @@ def surprisal(
 
     Raises:
         RunConfigError: The text is empty.
+        NotFiniteError: The weights or the logits are not finite.
     """
     ids = tokenizer.encode_ordinary(text)
     if not ids:
@@ -94,5 +96,7 @@ def _losses(model: TransformerLM, row: list[int], check: Callable[[], None] | No
         hidden = model.hidden(inputs)[:, done - start :]
         own = token_losses(model.logits(hidden), targets[:, done - start :])
         losses[done:end] = own[0].double().cpu().numpy()
+        if not np.isfinite(losses[done:end]).all():
+            raise not_finite(model)
         done = end
     return losses

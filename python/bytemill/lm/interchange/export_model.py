@@ -62,6 +62,7 @@ def export_model(
 
     Raises:
         CheckpointError: There is no intact checkpoint; for GGUF also: the model has no tokenizer.
+        NotFiniteError: The weights are not finite, or not in the type `dtype`.
         ModelConfigError: No architecture of the other program has the options of the model.
         TokenizerError: The format cannot represent the tokenizer.
         MissingExtraError: GGUF needs the package `gguf`.
@@ -82,7 +83,7 @@ def export_model(
     if output.resolve() in (saved.path.resolve(), Path(source).resolve()):
         raise OutputError(f"{shown(output)} is the model itself", hint="use another folder")
     check_supported(saved.config.model, gguf=format == "gguf")
-    model = read_model(saved)
+    model = read_model(saved, wanted)
     with local_output(output, CONFIG_NAME) as local:
         if format == "gguf":
             file = local if is_file else local / "model.gguf"

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from bytemill.errors import NotFiniteError
 from bytemill.lm.device import memory_errors
 from bytemill.lm.interchange.tensor_map import Entry, Layout, entries, tensor_shapes
 from bytemill.lm.model import TransformerLM
+from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,10 +59,15 @@ class ModelToExport:
         return config.replace(bias=True, norm_bias=True) if layout in ("gpt2", "gguf-gpt2") else config
 
 
-def read_model(saved: SavedModel) -> ModelToExport:
+def read_model(saved: SavedModel, dtype: torch.dtype) -> ModelToExport:
     """Read the weights of a trained or imported model, and its tokenizer if it has one.
 
+    Args:
+        saved: The model.
+        dtype: Type that the weights are to be stored in.
+
     Raises:
+        NotFiniteError: The weights are not finite, or not in this type.
         CheckpointError: The weights are damaged, or the tokenizer is missing.
         NotEnoughMemoryError: The weights do not fit into memory.
     """
@@ -71,4 +78,14 @@ def read_model(saved: SavedModel) -> ModelToExport:
         if saved.config.model.tied_embeddings:
             model.lm_head.weight = model.token_embeddings.weight
         saved.load_weights(model)
+        for name, parameter in model.named_parameters():
+            values = parameter.detach()
+            if not bool(torch.isfinite(values).all()):
+                raise not_finite(model)
+            if not bool(torch.isfinite(values.to(dtype)).all()):
+                raise NotFiniteError(
+                    f"{name} has values up to {float(values.abs().max()):g}, which "
+                    f"{str(dtype).removeprefix('torch.')} cannot hold",
+                    hint="choose --precision bfloat16 or float32",
+                )
     return ModelToExport(saved, dict(model.named_parameters()), tokenizer)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill.errors import CheckpointError, OutputError, TokenizerError, TokenizerFileError
+import torch
+
+from bytemill.errors import CheckpointError, NotFiniteError, OutputError, TokenizerError, TokenizerFileError
 from bytemill.lm.interchange.sources import Source, open_source
 from bytemill.lm.interchange.tensor_map import entries, tensor_shapes
 from bytemill.lm.model_folder import ModelFolder, check_output, write_model_folder
@@ -56,6 +58,7 @@ def import_model(
     Raises:
         CheckpointError: A file is missing or damaged, or a tensor is missing, left over, or of another shape than the
             configuration says.
+        NotFiniteError: A tensor has values that are not finite.
         ModelConfigError: The architecture or one of its options is not supported.
         TokenizerFileError: `tokenizer` cannot be read.
         TokenizerError: The tokenizer has more ids than the model.
@@ -94,7 +97,10 @@ def _converted(source: Source) -> dict[str, Tensor]:
         raise CheckpointError(f"{source.path}: the model here has no place for the tensor {unknown[0]}")
     weights: dict[str, Tensor] = {}
     for entry in wanted:
-        weights |= entry.to_ours(source.read(entry.theirs), shapes)
+        tensor = source.read(entry.theirs)
+        if not bool(torch.isfinite(tensor).all()):
+            raise NotFiniteError(f"{source.path}: {entry.theirs} has NaN or infinite values")
+        weights |= entry.to_ours(tensor, shapes)
     return weights
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
+from bytemill.errors import NotFiniteError
 from bytemill.lm.batches import spread_starts
 from bytemill.lm.evaluate.hellaswag import evaluate_hellaswag
 from bytemill.lm.evaluate.text import TextScore, evaluate_windows, mean_score
@@ -75,17 +77,22 @@ def _validate(run: Run) -> dict[str, Any]:
 
 
 def _hellaswag(run: Run) -> dict[str, Any]:
-    """Compute the accuracy on HellaSwag; each process scores a part of the items."""
+    """Compute the accuracy on HellaSwag, None if a logit is not finite; each process scores a part of the items."""
     items = run.hellaswag[run.processes.rank :: run.processes.count]
     model = whole_model(run)
     n_sequences = divide_batch(run.config.training, run.processes.count)[1]
     n_correct = [0.0, 0.0]
     if items:
-        score = evaluate_hellaswag(
-            model, run.tokenizer, items, bos_id=run.bos_id, batch_size=n_sequences, dtype=run.dtype
-        )
-        n_correct = [score.accuracy[name] * len(items) for name in ("sum", "characters")]
-    acc, acc_norm = (round(n) / len(run.hellaswag) for n in run.processes.sum(n_correct))
+        try:
+            score = evaluate_hellaswag(
+                model, run.tokenizer, items, bos_id=run.bos_id, batch_size=n_sequences, dtype=run.dtype
+            )
+            n_correct = [score.accuracy[name] * len(items) for name in ("sum", "characters")]
+        except NotFiniteError:
+            n_correct = [math.nan, math.nan]
+    acc, acc_norm = (
+        round(n) / len(run.hellaswag) if math.isfinite(n) else None for n in run.processes.sum(n_correct)
+    )
     return {"n_items": len(run.hellaswag), "acc": acc, "acc_norm": acc_norm}
 
 

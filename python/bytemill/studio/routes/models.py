@@ -144,6 +144,7 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
 
         from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import sampling_stages
+        from bytemill.lm.tensors import not_finite
 
         trained = _load(studio, model_id, spec)
         ids = (spec.ids or _prompt_ids(trained, ""))[-trained.model.config.context_length :]
@@ -151,6 +152,8 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
         with torch.inference_mode():
             device = next(trained.model.parameters()).device
             logits = trained.model(torch.tensor([ids], device=device), last_only=True)[0, -1]
+        if not bool(torch.isfinite(logits).all()):
+            raise not_finite(trained.model)
         excluded = ids_without_token(trained.tokenizer, trained.model.config.vocab_size)
         logits = logits.float().cpu().index_fill(0, torch.tensor(excluded, dtype=torch.int64), -math.inf)
         stages = sampling_stages(logits, _parameters(spec.sampling), ids)
