@@ -85,6 +85,30 @@ def test_train_shows_progress_and_resumes(data: str, run: Run):
     assert "all 6 steps are done; raise --training.steps to train longer" in again.err
 
 
+def test_a_resumed_run_keeps_origins_and_says_how_the_rate_changes(data: str, run: Run):
+    def settings() -> dict[str, str]:
+        lines = Path("out", "config.toml").read_text().splitlines()
+        parts = [line.rpartition("  # ") for line in lines]
+        return {entry.rstrip(): origin for entry, _, origin in parts}
+
+    Path("run.toml").write_text("[run]\nlog_every = 3\nsample_prompt = 'a  # b'\n")
+    first = run("lm", "train", "run.toml", *TINY, "--run.folder", "out", "--training.steps", "4")
+    assert first.status == 0, first.err
+    assert "the learning rate goes" not in first.err
+    origins = settings()
+    more = run("lm", "train", "out", "--training.steps", "20")
+    assert "the learning rate goes from 1.00e-04 in step 4 to" in more.err
+    changed = {'folder = "out"': "the command line", "steps = 20": "--training.steps"}
+    del origins["steps = 4"]
+    assert settings() == {**origins, **changed}
+    assert origins["log_every = 3"] == "run.toml"
+    file = Path("out", "config.toml")
+    file.write_text(file.read_text().replace("log_every = 3 ", "log_every = 7 "))
+    assert run("lm", "train", "out").status == 0
+    assert settings()["log_every = 7"] == str(file)
+    assert settings()["d_model = 16"] == "--model.d-model"
+
+
 def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run):
     Path("run.toml").write_text("[model]\nnum_layers = 3\n[training]\ncompile = true\n")
     outcome = run("lm", "train", "run.toml", *TINY, "--training.no-compile", "--print-config")

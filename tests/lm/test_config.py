@@ -1,5 +1,6 @@
 """Settings: default < file < environment < option, with the origin of every value and error."""
 
+import re
 import tomllib
 from importlib import import_module
 from typing import Any
@@ -16,6 +17,7 @@ from bytemill.lm.training.config import (
     differences,
     resolve,
 )
+from bytemill.lm.training.optimization import rate_change, rate_share
 
 from .conftest import Corpus
 
@@ -144,6 +146,39 @@ def test_settings_that_may_change_on_resume():
     assert differences(base, resolve([("x", {"training.seed": 1})]).config) == [
         "training.seed is 1 and was 0"
     ]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "step", "steps", "message"),
+    [
+        ({}, 100, 100, None),
+        (
+            {},
+            100,
+            200,
+            "from 1.00e-04 in step 100 to 6.20e-04 in step 101: the schedule of 200 steps .* 100 steps",
+        ),
+        ({}, 5, 2000, "from 5.00e-04 in step 5 to 6.00e-05 in step 6"),
+        ({"decay_steps": 100, "warmup_steps": 10}, 60, 200, None),
+        ({"name": "wsd"}, 100, 200, "from 1.00e-04 in step 100 to 1.00e-03 in step 101"),
+        ({"name": "wsd"}, 60, 200, None),
+        ({"name": "constant"}, 15, 200, "from 1.00e-03 in step 15 to 8.00e-04 in step 16"),
+        ({"name": "constant"}, 50, 200, None),
+    ],
+)
+def test_a_change_of_the_rate_where_a_run_resumes_is_described(
+    schedule: dict[str, Any], step: int, steps: int, message: str | None
+):
+    settings = {f"schedule.{name}": value for name, value in schedule.items()}
+    before, after = (resolve([("x", {**settings, "training.steps": n})]).config for n in (100, steps))
+    found = rate_change(before, after, step, 1e-3)
+    assert found is None if message is None else re.search(message, found or ""), found
+    if found and "--schedule" in found:
+        decay, warmup = map(int, re.findall(r"steps (\d+)", found))
+        options = {"schedule.decay_steps": decay, "schedule.warmup_steps": warmup}
+        kept = resolve([("x", {**settings, "training.steps": steps, **options})]).config
+        assert differences(before, kept) == []
+        assert [rate_share(t, kept) for t in range(100)] == [rate_share(t, before) for t in range(100)]
 
 
 def test_sizes_and_plans():

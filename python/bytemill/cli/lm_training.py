@@ -80,6 +80,8 @@ class TrainingView:
             self._write(f"skipped a damaged checkpoint: {problem}")
         if record["resumed_from"]:
             self._write(f"resuming from {record['resumed_from']}")
+        for note in record["notes"]:
+            self._write(note)
         if record["step"] >= record["n_steps"]:
             self._write(f"all {record['n_steps']:,} steps are done; raise --training.steps to train longer")
         n = record["n_processes"]

@@ -266,6 +266,8 @@ SECTIONS: dict[str, type[Settings]] = {
 MAY_CHANGE = frozenset(
     {
         "data.prefetch",
+        "schedule.decay_steps",
+        "schedule.warmup_steps",
         "training.steps",
         "training.device",
         "training.strategy",
@@ -386,6 +388,20 @@ def config_to_toml(resolved: Resolved) -> str:
             entry = f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
             lines.append(f"{entry:<40}  # {resolved.origins.get(f'{section}.{name}', 'default')}")
     return "\n".join(lines) + "\n"
+
+
+def origins_in(toml: str) -> dict[str, str]:
+    """Return the origins of values by key, as the comments of a result of `config_to_toml` name them."""
+    found: dict[str, str] = {}
+    section = ""
+    for line in toml.split("\n"):
+        entry, mark, origin = line.rpartition("  # ")
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif mark:
+            name = entry.removeprefix("# ").partition(" ")[0]
+            found[f"{section}.{name}"] = origin
+    return found
 
 
 def _validated(section: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:

@@ -49,7 +49,8 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
     """
     url = url_of(path)
     if url is not None:
-        path = local_input(f"{url}/config.toml" if is_run_folder(url) else url)
+        url = f"{url}/config.toml" if is_run_folder(url) else url
+        path = local_input(url)
     path = Path(path)
     file = path / "config.toml" if path.is_dir() else path
     try:
@@ -73,7 +74,7 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
             raise RunConfigError(f"{file}: {section} is outside of a section", hint=known)
         for name, value in cast("dict[str, Any]", table).items():
             values[f"{section}.{name}"] = value
-    return str(file), values
+    return url or str(file), values
 
 
 def environment_layers(environ: Mapping[str, str]) -> list[Layer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -103,3 +104,29 @@ def rate_share(step: int, config: TrainConfig) -> float:
             )
         case "constant":
             return constant(t, 1.0, config.n_warmup_steps)
+
+
+def rate_change(before: TrainConfig, after: TrainConfig, step: int, peak: float) -> str | None:
+    """Describe the change of the learning rate where a resumed run has another schedule; None if it is below 1 %.
+
+    Args:
+        before: Settings of the checkpoint.
+        after: Settings of the run that resumes from it.
+        step: Completed steps, at least one.
+        peak: Peak learning rate.
+    """
+    old, new = rate_share(step, before), rate_share(step, after)
+    if step >= after.training.steps or math.isclose(old, new, rel_tol=0.01):
+        return None
+    note = (
+        f"the learning rate goes from {peak * rate_share(step - 1, before):.2e} in step {step:,} to "
+        f"{peak * new:.2e} in step {step + 1:,}: the schedule of {after.training.steps:,} steps is not that of the "
+        f"checkpoint, of {before.training.steps:,} steps"
+    )
+    if after.schedule.name == "cosine":
+        n_steps = before.schedule.decay_steps or before.training.steps
+        note += (
+            f"; for the rates of that one: --schedule.decay-steps {n_steps} "
+            f"--schedule.warmup-steps {before.n_warmup_steps}"
+        )
+    return note

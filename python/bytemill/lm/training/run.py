@@ -100,6 +100,8 @@ class Run:
     """With optimizer.ema_decay."""
     refused: list[str] = field(default_factory=list[str])
     """Newer checkpoints that are damaged, one message each."""
+    notes: list[str] = field(default_factory=list[str])
+    """What to know about a resumed run."""
     saved: Path | None = None
     """The newest checkpoint."""
     writing: CheckpointWrite | None = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError
-from bytemill.lm.training.config import Resolved, TrainConfig, config_to_toml, differences
+from bytemill.lm.training.config import Resolved, TrainConfig, config_to_toml, differences, origins_in
 from bytemill.lm.training.run_checkpoint import (
     RunCheckpoint,
     ShardHashes,
@@ -94,14 +94,43 @@ class RunFolder:
             raise output_error(error, self.path) from error
         return is_used and not self.metrics.exists() and not self.checkpoint_files()
 
-    def prepare(self, resolved: Resolved, tokenizer: Tokenizer | None) -> None:
-        """Create the folders, and write the settings and the tokenizer. Raises OutputError."""
+    def prepare(
+        self, resolved: Resolved, tokenizer: Tokenizer | None, before: TrainConfig | None = None
+    ) -> None:
+        """Create the folders, and write the settings and the tokenizer.
+
+        Args:
+            resolved: The settings, with their origins.
+            tokenizer: The tokenizer.
+            before: Settings of the checkpoint that the run resumes from.
+
+        Raises:
+            OutputError: A file cannot be written.
+        """
         make_folder(self.checkpoints)
         for leftover in self.checkpoints.glob(".step_*.tmp"):
             remove_checkpoint(leftover)
-        write_text(self.config, config_to_toml(resolved))
+        write_text(self.config, config_to_toml(self._with_first_origins(resolved, before)))
         if tokenizer is not None:
             tokenizer.save(self.tokenizer)
+
+    def _with_first_origins(self, resolved: Resolved, before: TrainConfig | None) -> Resolved:
+        """Replace the run's own `config.toml` as an origin by the one that it names, unless the value was edited."""
+        if before is None or not self.config.exists():
+            return resolved
+        first = origins_in(self.config.read_text(encoding="utf-8", errors="replace"))
+        old, new = before.to_dict(), resolved.config.to_dict()
+
+        def origin_of(key: str, origin: str) -> str:
+            section, _, name = key.partition(".")
+            is_own = Path(origin) == self.config or (
+                self.stored is not None and origin == f"{self.stored.url}/{self.config.name}"
+            )
+            return first.get(key, origin) if is_own and new[section][name] == old[section][name] else origin
+
+        return replace(
+            resolved, origins={key: origin_of(key, origin) for key, origin in resolved.origins.items()}
+        )
 
     def checkpoint_files(self) -> list[Path]:
         """Return the checkpoint folders, newest first."""

@@ -13,6 +13,7 @@ from bytemill.lm.training.checkpoint_write import CheckpointContents, Checkpoint
 from bytemill.lm.training.distributed import whole_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.metrics_log import MetricsLog
+from bytemill.lm.training.optimization import rate_change
 from bytemill.lm.training.optimizer_state import optimizer_part
 from bytemill.lm.training.run import RecentSteps, is_checkpoint_due, saves_in_background
 from bytemill.lm.training.run_checkpoint import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from bytemill.lm.training.config import Resolved
+    from bytemill.lm.training.config import Resolved, TrainConfig
     from bytemill.lm.training.log_records import Recorder
     from bytemill.lm.training.run import Run
 
@@ -54,8 +55,8 @@ def open_run(run: Run, resolved: Resolved, *, overwrite: bool) -> Generator[Metr
         if overwrite:
             run.folder.clear()
         run.processes.wait()
-        _resume(run)
-        run.folder.prepare(resolved, run.tokenizer)
+        before = _resume(run)
+        run.folder.prepare(resolved, run.tokenizer, before)
         if stored is not None and run.saved is not None:
             stored.push_newer(run.saved)
         with closing(MetricsLog(run.folder.metrics, after_step=run.step or None)) as log:
@@ -65,12 +66,15 @@ def open_run(run: Run, resolved: Resolved, *, overwrite: bool) -> Generator[Metr
                 _end_writing(run)
 
 
-def _resume(run: Run) -> None:
-    """Restore the state of the newest intact checkpoint, if there is one; the first process verifies the files."""
+def _resume(run: Run) -> TrainConfig | None:
+    """Restore the state of the newest intact checkpoint, if there is one, and return its settings.
+
+    The first process verifies the files.
+    """
     found = run.folder.load_newest() if run.processes.is_first else None
     chosen = run.processes.share((found.checkpoint.path, found.refused) if found else None)
     if chosen is None:
-        return
+        return None
     found = found or Loaded(read_checkpoint(chosen[0]), chosen[1])
     checkpoint = found.checkpoint
     check_resumable(checkpoint, run.config, run.tokenizer.fingerprint, run.shards)
@@ -95,6 +99,10 @@ def _resume(run: Run) -> None:
     except KeyError as error:
         raise CheckpointError(f"{checkpoint.path} lacks {error}") from error
     run.refused, run.saved = found.refused, checkpoint.path
+    peak = run.optimizer.param_groups[0]["peak_lr"]
+    if note := rate_change(checkpoint.config, run.config, run.step, peak):
+        run.notes.append(note)
+    return checkpoint.config
 
 
 def save_if_due(run: Run, record: Recorder, *, now: bool) -> None:

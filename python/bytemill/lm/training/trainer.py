@@ -186,4 +186,5 @@ def _summary(run: Run) -> dict[str, Any]:
         else str(run.dtype).removeprefix("torch."),
         "resumed_from": str(run.saved) if run.saved else None,
         "refused": run.refused,
+        "notes": run.notes,
     }
