@@ -169,6 +169,8 @@ def test_parallel_text_shows_what_languages_cost(tokenizers: dict[str, Tokenizer
             for language, lines in (("english", ["the cat", "the mat"]), ("japanese", ["日本語", "テキスト"]))
         }
         assert result.premiums[name]["japanese"] == n["japanese"] / n["english"]
+    (tmp_path / "japanese.txt").write_text("\ufeff日本語\nテキスト\n", encoding="utf-8")
+    assert compare(tokenizers, text, parallel=tmp_path).parallel == result
     (tmp_path / "japanese.txt").write_text("one line\n")
     with pytest.raises(CorpusError, match=r"has 1 lines, but english.txt has 2"):
         compare(tokenizers, text, parallel=tmp_path)

@@ -79,6 +79,11 @@ class TestLists:
         assert names("@list.txt") == ["data/b.txt", "data/b.txt", "data/deep/a.TXT.gz", "data/b.txt"]
         assert Corpus("@list.txt", weights={"@list.txt": 2, "data/b.txt": 3}).weights == [3.0, 3.0, 2.0, 3.0]
 
+    def test_names_end_at_line_feeds_alone_and_a_byte_order_mark_is_dropped(self) -> None:
+        Path("a\u2028b.txt").write_text("text")
+        Path("list.txt").write_text("\ufeffdata/b.txt\na\u2028b.txt\n", encoding="utf-8")
+        assert names("@list.txt") == ["data/b.txt", "a\u2028b.txt"]
+
     def test_a_list_comes_from_standard_input(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"data/b.txt\n")))
         assert names("@-") == ["data/b.txt"]

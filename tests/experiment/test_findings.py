@@ -12,6 +12,7 @@ import scipy.stats
 from bytemill.errors import RunConfigError
 from bytemill.experiment.findings import OVERALL, Findings
 from bytemill.experiment.report import report
+from bytemill.experiment.results import StudyFolder, read_study_folder
 from bytemill.experiment.statistics import holm
 from bytemill.experiment.tables import means_table, pairs_table
 from tests.report.page_script import without_script
@@ -149,6 +150,13 @@ def test_a_learning_rate_at_the_edge_is_reported(folder: Path):
         file.writelines(json.dumps(own) + "\n" for own in trials)
     assert Findings(folder).rates_at_the_edge == ["a with m"]
     assert "another one may be better" in report(Findings(folder))
+
+
+def test_samples_may_contain_every_line_separator(folder: Path):
+    _, results, _ = read_study_folder(folder)
+    results[0]["samples"] = [{"prompt": "", "text": "a\u2028b\x85c\x0cd"}]
+    StudyFolder(folder).write_results(results)
+    assert read_study_folder(folder)[1] == results
 
 
 def test_one_seed_shows_nothing(folder: Path):

@@ -28,7 +28,7 @@ class Minbpe:
     """minbpe's algorithm, told anew: what its tokenizer does after it has read a model."""
 
     def __init__(self, model: str) -> None:
-        lines = model.splitlines()
+        lines = model.removesuffix("\n").split("\n")
         self.pattern = lines[1]
         n_special = int(lines[2])
         self.special_tokens: dict[str, int] = {}
@@ -257,6 +257,12 @@ def test_special_tokens_are_written_so_that_minbpe_finds_them(make_spec: MakeSpe
     written = minbpe.write(spec)
     assert minbpe.from_text(written, "t").special_tokens == {"<x>": 300, "<x>y": 301}
     assert Minbpe(written).encode("<x>y<x>") == [301, 300]
+
+
+def test_a_pattern_with_a_line_separator_is_one_line(make_spec: MakeSpec) -> None:
+    written = minbpe.write(make_spec(pattern="\\w+|\u2028|\\W"))
+    assert minbpe.from_text(written, "t").pattern == "\\w+|\u2028|\\W"
+    assert Minbpe(written).encode("a\u2028") == [97, 0xE2, 0x80, 0xA8]
 
 
 BYTES = {i: bytes([i]) for i in range(256)}

@@ -14,6 +14,8 @@ def test_a_file_gives_its_values_by_key(tmp_path: Path):
     file.write_text('[training]\nsteps = 5\n[data]\ntrain = ["a"]\nvalidation = []\n')
     expected = {"training.steps": 5, "data.train": ["a"], "data.validation": []}
     assert file_layer(file) == file_layer(tmp_path) == (str(file), expected)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())  # as some editors save it
+    assert file_layer(file) == (str(file), expected)
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,20 @@ def test_both_forms_of_items_are_read(tmp_path: Path):
     assert (item.context, item.endings, item.label) == ("A cat: It sat. it", ("a", "b", "c", "d"), 2)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_items_end_at_line_feeds_alone_and_a_byte_order_mark_is_dropped(tmp_path: Path, end: str):
+    odd = "a\u2028b\x85c\x0cd"
+    item = {**ITEM, "endings": [odd, "b", "c", "d"], "label": 0}
+    lines = [json.dumps(item, ensure_ascii=False)] * 2
+    (tmp_path / "items.jsonl").write_bytes(("\ufeff" + end.join(lines) + end).encode())
+    first, second = read_items(tmp_path / "items.jsonl")
+    assert first == second
+    assert first.endings[0] == odd
+    six = [odd, "1", "a", odd, "c", "d"]
+    (tmp_path / "items.txt").write_bytes(("\ufeff" + end.join(six) + end).encode())
+    assert read_items(tmp_path / "items.txt") == [HellaSwagItem(odd, ("a", odd, "c", "d"), 1)]
+
+
 def test_every_six_lines_of_hellaswag_are_an_item(shared_data: Path):
     path = shared_data / "hellaswag_val.txt"
     items = read_items(path)

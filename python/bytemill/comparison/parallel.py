@@ -27,7 +27,7 @@ def measure_parallel(folder: Path, tokenizers: Mapping[str, Tokenizer]) -> Paral
     """Measure the files of a folder, one for each language, with the same content line by line."""
     try:
         files = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix == ".txt")
-        texts = {path.stem: path.read_text(encoding="utf-8") for path in files}
+        texts = {path.stem: path.read_text(encoding="utf-8-sig") for path in files}
     except (OSError, UnicodeDecodeError) as error:
         raise CorpusError(f"cannot read {folder}: {error}") from error
     if texts and all(_DECLARATION in text[:1000] for text in texts.values()):

@@ -141,7 +141,7 @@ def _listed(argument: str) -> list[str]:
     source = _sources_of(argument[1:], "auto")[0]
     try:
         with source.open() as stream:
-            names = [line.strip() for line in stream.read().decode().splitlines()]
+            names = [line.strip() for line in stream.read().decode("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise CorpusError(
             f"{argument}: the list of inputs is not UTF-8 at byte {error.start}",

@@ -80,11 +80,12 @@ def read_study_folder(path: str | Path) -> tuple[dict[str, Any], list[dict[str, 
     folder = StudyFolder(Path(path))
     try:
         grid: dict[str, Any] = json.loads(folder.grid.read_text(encoding="utf-8"))
-        lines = folder.results.read_text(encoding="utf-8").splitlines() if folder.results.exists() else []
+        # At line feeds alone: `str.splitlines` also divides at U+2028, which the strings of samples may contain.
+        lines = folder.results.read_text(encoding="utf-8").split("\n") if folder.results.exists() else []
         failures: dict[str, str] = {}
         if folder.failures.exists():
             failures = json.loads(folder.failures.read_text(encoding="utf-8"))
-        return grid, [json.loads(line) for line in lines], failures
+        return grid, [json.loads(line) for line in lines if line], failures
     except (OSError, ValueError) as error:
         raise RunConfigError(
             f"{path} is not the folder of a study", hint="make one with: bytemill experiment run STUDY.toml"

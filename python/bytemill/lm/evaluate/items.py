@@ -36,12 +36,14 @@ def read_items(path: str | os.PathLike[str]) -> list[HellaSwagItem]:
         CorpusError: The file cannot be read or has another format; the message names the line.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror or error}", hint=_DOWNLOAD_HINT) from error
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path} is not UTF-8: {error}") from error
-    if lines and lines[0].lstrip().startswith("{"):
+    # At line feeds alone: `str.splitlines` also divides at U+2028, which JSON strings may contain.
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    if lines[0].lstrip().startswith("{"):
         items = [_from_json(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
     else:
         items = _from_six_lines(lines, str(path))

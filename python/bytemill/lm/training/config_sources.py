@@ -54,7 +54,7 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
     path = Path(path)
     file = path / "config.toml" if path.is_dir() else path
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         if path.is_dir():
             raise RunConfigError(
