@@ -33,6 +33,9 @@ if settings.get_current_profile_name() == "default":
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The processes of the tests have the streams that processes of a user have.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "tests" / "data"
 

@@ -1,12 +1,16 @@
 """Start of the command line: what is imported, and how it can be interrupted."""
 
+import contextlib
+import io
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import pytest
 from tests.cli.conftest import COMMAND
 
 from bytemill.cli import main
+from bytemill.cli.signals import InterruptOnSignals, exit_on_signals
 
 INTERRUPT_AT_IMPORT = """
 import os, signal, sys
@@ -30,6 +35,7 @@ class Interrupt:
 
 sys.meta_path.insert(0, Interrupt())
 from bytemill.cli import main
+from bytemill.cli.signals import InterruptOnSignals, exit_on_signals
 sys.exit(main())
 """
 
@@ -82,6 +88,63 @@ def test_ignored_signals_stay_ignored(name: str):
         [sys.executable, "-c", code, "20", "--version"], capture_output=True, timeout=60, check=False
     )
     assert (outcome.returncode, outcome.stderr) == (0, b"")
+
+
+class InterruptedWrite(io.RawIOBase):
+    """A stream whose first write is interrupted by a signal."""
+
+    is_interrupted = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            os.kill(os.getpid(), signal.SIGINT)
+        return memoryview(data).nbytes
+
+
+@contextlib.contextmanager
+def handler(handle: Callable[..., None]) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, handle)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    with handler(signal.default_int_handler):
+        exit_on_signals()
+        yield
+
+
+def stopped_by_signals() -> AbstractContextManager[Any]:
+    from bytemill.lm.training.interruption import stop_signals  # torch takes seconds to import
+
+    return stop_signals()
+
+
+@pytest.mark.parametrize(
+    ("handling", "expected"),
+    [
+        (ended_by_signals, SystemExit),
+        (InterruptOnSignals, KeyboardInterrupt),
+        (stopped_by_signals, None),
+        (lambda: handler(lambda *_: print("interrupted", flush=True)), RuntimeError),  # what must not be done
+    ],
+)
+def test_a_signal_handler_does_not_write_to_a_stream_that_is_being_written(
+    handling: Callable[[], AbstractContextManager[Any]],
+    expected: type[BaseException] | None,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BufferedWriter(InterruptedWrite())))
+    raised = contextlib.nullcontext() if expected is None else pytest.raises(expected)
+    with handling(), raised:
+        print("step 1", flush=True)
 
 
 def test_commands_run_outside_the_main_thread_and_restore_handlers(run: Callable[..., Any], work: Path):

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,11 +30,11 @@ def started(*arguments: str, cwd: Path) -> Iterator[tuple["subprocess.Popen[str]
     try:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
-        assert found is not None, process.communicate(timeout=20)
+        assert found is not None, process.communicate(timeout=60)
         yield process, found[0]
     finally:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -48,12 +47,10 @@ def test_it_serves_until_it_is_interrupted(work: Path, tokenizer_file: str, name
             # Read here: what the first line's buffer holds, `communicate` does not see.
             assert process.stdout is not None
             assert "Press Ctrl-C" in process.stdout.readline()
-            begun = time.monotonic()
             process.send_signal(signal.Signals[name])  # with a connection still open
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=60)  # a guard against hanging
         assert process.returncode == 130
         assert err == "interrupted\nhint: the studio has ended\n"
-        assert time.monotonic() - begun < 15  # far above what it takes: a guard against hanging
 
 
 def test_another_port_is_taken_if_the_first_is_in_use(work: Path):

@@ -31,6 +31,7 @@ def send(**line):
     print(json.dumps(line), flush=True)
 def fail(type, message, at, traceback=""):
     send(kind="error", type=type, message=message, hint="a hint", traceback=traceback, time=at)
+    open(has_failed, "w").close()
     os._exit(1)
 def lose():
     fail("ProcessFailedError", "lost the connection", 0.0)
@@ -38,12 +39,18 @@ def wait():
     while os.read(0, 1):
         pass
     os._exit(1)
+has_failed = os.environ["BYTEMILL_RENDEZVOUS"].removeprefix("file://") + ".failed"
+def lose_after_a_failure():
+    while not os.path.exists(has_failed):
+        time.sleep(0.01)
+    lose()
 """
 
 
 @pytest.fixture
 def ranks_do(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Replace the program of the processes by a few lines that import nothing large."""
+    monkeypatch.setattr(launch, "_GRACE_SECONDS", 60)  # on a busy machine a process takes its time to start
 
     def replace(lines: str) -> None:
         monkeypatch.setattr(launch, "_COMMAND", [sys.executable, "-c", RANK + lines])
@@ -61,10 +68,11 @@ def test_records_of_the_first_process_are_passed_on(ranks_do: Callable[[str], No
 def test_an_exception_in_one_process_ends_the_others_and_shows_its_traceback(
     ranks_do: Callable[[str], None], settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(launch, "_GRACE_SECONDS", 0.5)
     ranks_do(
-        "fail('ZeroDivisionError', 'x', 5.0, 'Traceback: line 7\\n') if rank == 1 else lose() if rank else wait()"
+        "if rank == 1: fail('ZeroDivisionError', 'x', 5.0, 'Traceback: line 7\\n')\n"
+        "lose_after_a_failure() if rank else wait()"
     )
+    monkeypatch.setattr(launch, "_GRACE_SECONDS", 0.5)  # the first process waits for more than that
     with pytest.raises(ProcessFailedError, match=r"process 1 of 4 failed\nTraceback: line 7$") as caught:
         train_on_devices(settings(), 4)
     assert caught.value.hint == "run the same command again to start over (no checkpoint was saved yet)"
@@ -100,9 +108,11 @@ def test_a_signal_is_passed_to_the_first_process(
 ):
     ranks_do(
         "if rank == 0:\n"
-        "    signal.signal(signal.SIGTERM, lambda *_: (send(kind='checkpoint', step=3), os._exit(130)))\n"
+        "    is_asked = []\n"
+        "    signal.signal(signal.SIGTERM, lambda *_: is_asked.append(True))\n"
         "    send(kind='start', step=0)\n"
-        "    wait()\n"
+        "    while not is_asked: time.sleep(0.01)\n"
+        "    send(kind='checkpoint', step=3)\n"
         "sys.exit(130)"
     )
     kinds: list[str] = []

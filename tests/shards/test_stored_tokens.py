@@ -72,7 +72,7 @@ def test_what_is_prefetched_is_not_asked_for_again(tokens: StoredTokens, s3: S3S
 
 
 def wait_for(folder: Path, n_files: int) -> list[Path]:
-    for _ in range(200):
+    for _ in range(1200):
         found = sorted(folder.glob("*/shard_*"))
         if len(found) == n_files:
             time.sleep(0.1)

@@ -15,9 +15,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# -S, -E and -s: nothing is imported that the client does not need.
+# -S, -E and -s: nothing is imported that the client does not need. What is closed here reads and writes nothing there.
 _CLIENT = """#!{python} -SEs
 import json, os, socket, sys
+while (lowest := os.open(os.devnull, os.O_RDWR)) < 3:
+    pass
+os.close(lowest)
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
     request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
@@ -30,11 +33,12 @@ with socket.socket(socket.AF_UNIX) as server:
 @contextlib.contextmanager
 def quick_command(folder: Path) -> Iterator[Path]:
     """Start the server, and yield a folder for PATH with the command. The caller has a system with `fork`."""
-    address, command = str(folder / "server"), folder / "bytemill"
-    command.write_text(_CLIENT.format(python=sys.executable, address=address))
-    command.chmod(0o755)
+    address, client = str(folder / "server"), folder / "bytemill"
+    client.write_text(_CLIENT.format(python=sys.executable, address=address))
+    client.chmod(0o755)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}  # torch reads it when it is imported
-    with subprocess.Popen([sys.executable, __file__, address], env=environment) as server:
+    command = [sys.executable, __file__, address]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment) as server:
         try:
             while not Path(address).exists():
                 assert server.poll() is None, "the command server has ended"
@@ -93,6 +97,9 @@ def _run(request: tuple[list[str], str, dict[str, str]], descriptors: list[int])
     try:
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
+        # As a new interpreter does: the streams of the server know that theirs can seek, or cannot.
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)

@@ -127,8 +127,8 @@ def receive():
     print("sent", flush=True)
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
-threading.Thread(target=receive, daemon=True).start()
 try:
+    threading.Thread(target=receive, daemon=True).start()
     bytemill.train(bytemill.Corpus(sys.argv[1], documents=sys.argv[2]), 300)
 except KeyboardInterrupt:
     sys.exit(7)

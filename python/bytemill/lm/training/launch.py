@@ -166,7 +166,7 @@ def _run(group: _Group, stop: StopRequest) -> None:
         group.receive(_POLL_SECONDS)
     for each in group.ranks:
         if each.process.poll() is None:
-            each.error = {"type": _LOST}
+            each.error = each.error or {"type": _LOST}
             each.process.kill()
             each.process.wait()
         if each.reader is not None:
