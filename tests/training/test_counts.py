@@ -254,7 +254,36 @@ def test_sums_with_weights_are_those_of_fractions(
         for pretoken, n_times in Counter(reference.corpus_pretokens([text], [END], "gpt2")).items():
             expected[pretoken] += n_times * exact_weight(weight)  # type: ignore[assignment, arg-type]
     found = counts.merge(files)  # type: ignore[arg-type]
-    assert dict(found.items()) == {pretoken: half_up(Fraction(total)) for pretoken, total in expected.items()}
+    smallest = min(exact_weight(weight) for _, weight in files)  # type: ignore[arg-type]
+    assert dict(found.items()) == {
+        pretoken: half_up(Fraction(total) / smallest) for pretoken, total in expected.items()
+    }
+
+
+def test_only_the_ratios_of_weights_matter(folder: Path) -> None:
+    (folder / "other.txt").write_text("newest widest lowest " * 9, "utf-8")
+    trained = bytemill.train("corpus.txt", 290, [END], counts="c.bin").merges
+    both = bytemill.train(Corpus(["corpus.txt", "other.txt"], weights={"other.txt": 2.0}), 290, [END]).merges
+    assert both != trained
+    for scale in (1e-9, 0.001, 3, 1e17):
+        assert bytemill.train(SavedCounts([("c.bin", scale)]), 290, [END]).merges == trained
+        weights = {"corpus.txt": scale, "other.txt": 2 * scale}
+        corpus = Corpus(["corpus.txt", "other.txt"], weights=weights)
+        assert bytemill.train(corpus, 290, [END]).merges == both
+
+
+def test_a_sum_in_a_file_keeps_its_weights(folder: Path) -> None:
+    counts.save(counted(iter(["low low lower"])), "a.bin")
+    counts.save(counted(iter(["low newest"])), "b.bin")
+    half = counts.merge({"a.bin": 0.5, "b.bin": 1})
+    assert (dict(half.items())[b"low"], half.info.unit) == (1 + 2, "1/2")
+    counts.save(half, "half.bin")
+    assert counts.load("half.bin").info == half.info
+    found = counts.merge({"half.bin": 1, "a.bin": 1})  # half as much again of a as of b
+    assert dict(found.items()) == {b"low": 3 + 2, b" low": 3, b" lower": 3, b" newest": 2}
+    weighted = Corpus("corpus.txt", weights={"corpus.txt": 0.25})
+    assert counted(weighted).info.unit == "1/4"
+    assert counted(weighted).items() == counted("corpus.txt").items()
 
 
 def test_weights_of_a_corpus_multiply_its_counts(folder: Path) -> None:
@@ -270,7 +299,7 @@ def test_weights_of_a_corpus_multiply_its_counts(folder: Path) -> None:
         text = (folder / name).read_text("utf-8")
         for pretoken, n_times in Counter(reference.corpus_pretokens([text], [], "gpt2")).items():
             expected[pretoken] += n_times * exact_weight(weights.get(name, 1))  # type: ignore[assignment]
-    rounded = {pretoken: half_up(Fraction(total)) for pretoken, total in expected.items()}
+    rounded = {pretoken: half_up(Fraction(total) * 2) for pretoken, total in expected.items()}
     for documents in ("file", "line"):
         corpus = Corpus(["a.txt", "b.txt", "c.txt"], weights=weights, documents=documents)
         assert dict(counted(corpus, []).items()) == rounded
@@ -293,9 +322,14 @@ def test_counts_of_different_settings_cannot_be_added(folder: Path) -> None:
         with pytest.raises(CorpusError, match="is not a weight"):
             counts.merge([("a.bin", weight)])  # type: ignore[list-item]
     with pytest.raises(CorpusError, match="no common denominator"):
-        counts.merge([("a.bin", 1e-15), ("a.bin", "1/999999999989")])
-    with pytest.raises(CorpusError, match="too large"):
-        counts.merge([("a.bin", 2**62)])
+        counts.merge([("a.bin", 1), ("a.bin", "1/4294967291"), ("a.bin", "1/4294967279")])
+    with pytest.raises(CorpusError, match="too large") as caught:
+        counts.merge([("a.bin", 2**62), ("a.bin", 1)])
+    assert caught.value.hint == "use weights that differ less, or have fewer digits"
+    with pytest.raises(CorpusError, match="too large") as caught:
+        (folder / "other.txt").write_text(TEXT, "utf-8")
+        counted(Corpus(["corpus.txt", "other.txt"], weights={"corpus.txt": 2.0**62}))
+    assert caught.value.hint == "use weights that differ less, or have fewer digits"
     with pytest.raises(CorpusError, match="there is no file of counts"):
         counts.merge([])
 
@@ -303,7 +337,8 @@ def test_counts_of_different_settings_cannot_be_added(folder: Path) -> None:
 def test_a_scale_is_shared_by_all_weights() -> None:
     assert common_scale([]) == ([], 1)
     assert common_scale([1.0, 1.0]) == ([1, 1], 1)
-    assert common_scale([0.1, 0.25]) == ([2, 5], 20)
+    assert common_scale([0.1, 0.25]) == ([2, 5], 2)
+    assert common_scale([0.001]) == common_scale([1]) == common_scale([1e17]) == ([1], 1)
 
 
 # What is rare

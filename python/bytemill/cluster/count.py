@@ -27,7 +27,7 @@ from bytemill.system.output_lock import lock_output
 from bytemill.system.paths import cache_folder
 from bytemill.training.counting_session import CountingSettings, corpus_identity, corpus_weights
 from bytemill.training.counts import CountedCorpus, CountsInfo, canonical_pattern
-from bytemill.training.mixture import common_scale
+from bytemill.training.mixture import common_scale, exact_weight, finish_weighted
 
 if TYPE_CHECKING:
     import os
@@ -106,6 +106,7 @@ def count_corpus(
             **{name: sum(each[name] for each in readings) for name in asdict(CorpusCounts())}
         ),
         corpus=corpus_identity(corpus),
+        unit=str(min(map(exact_weight, corpus_weights(corpus)))),
     )
     return CountedCorpus(counts, info)
 
@@ -331,7 +332,7 @@ def _added_up(
     for name, start, end in segments:
         with stage.range_as_file(name, start, end) as (path, first, last):
             counter.add_counts(str(path), 1, (first, last))
-    return counter.finish(denominator, plan is not None)
+    return finish_weighted(counter, denominator, may_stay=plan is not None)
 
 
 def _plan(

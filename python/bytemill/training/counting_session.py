@@ -11,7 +11,7 @@ from bytemill.corpus.documents import CorpusCounts, Position
 from bytemill.errors import TokenizerError
 from bytemill.profiling import phase
 from bytemill.training.counts import CountedCorpus, CountsInfo, canonical_pattern
-from bytemill.training.mixture import common_scale
+from bytemill.training.mixture import common_scale, exact_weight, finish_weighted
 from bytemill.training.options import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class CountingSession:
         self._work = work
         self._special = sorted(settings.special_tokens)
         self._identity = None if corpus is None else corpus_identity(corpus)
-        self._multiples, self._denominator = common_scale([] if corpus is None else corpus_weights(corpus))
+        weights = [1.0] if corpus is None else corpus_weights(corpus)
+        self._multiples, self._denominator = common_scale(weights)
+        self._unit = str(min(map(exact_weight, weights)))
         self._plan: CountingPlan | None = None
         if settings.budget is not None:
             in_batches = corpus is None or not corpus.is_plain
@@ -102,7 +104,7 @@ class CountingSession:
     def finish(self) -> CountedCorpus:
         """Return the counts."""
         with phase("merge runs"):
-            counts = self.counter.finish(self._denominator, self._plan is not None)
+            counts = finish_weighted(self.counter, self._denominator, may_stay=self._plan is not None)
         reading = self.position.counts
         if not reading.n_bytes:  # the core has read the text itself
             reading = CorpusCounts(
@@ -118,6 +120,7 @@ class CountingSession:
             n_pretokens=counts.n_pretokens,
             reading=reading,
             corpus=self._identity,
+            unit=self._unit,
         )
         return CountedCorpus(counts, info, notes=list(self._work.notes))
 

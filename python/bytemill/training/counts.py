@@ -22,7 +22,7 @@ from bytemill.errors import CorpusError, TokenizerError
 from bytemill.storage import local_input, local_output
 from bytemill.system.atomic_files import AtomicFile
 from bytemill.system.records import Count, Record, Text, parse_json_object, parse_record
-from bytemill.training.mixture import Weight, common_scale, exact_weight
+from bytemill.training.mixture import WEIGHTS_HINT, Weight, common_scale, exact_weight, finish_weighted
 
 if TYPE_CHECKING:
     import os
@@ -51,6 +51,8 @@ class CountsInfo(Record):
     """The inputs and how they were read; None if they cannot be compared with others."""
     unicode_version: Text = UNICODE_VERSION
     """Version of the Unicode character classes of the pattern."""
+    unit: Text = "1"
+    """The smallest mixture weight, as a fraction: what a count of 1 stands for."""
 
     @property
     def n_special(self) -> int:
@@ -58,9 +60,10 @@ class CountsInfo(Record):
         return sum(self.special_tokens.values())
 
     def to_json(self) -> str:
-        """Serialize the header."""
+        """Serialize the header. It names the unit only if that is not 1."""
+        fields = {name: value for name, value in vars(self).items() if (name, value) != ("unit", "1")}
         return json.dumps(
-            {**vars(self), "reading": vars(self.reading)},
+            {**fields, "reading": vars(self.reading)},
             ensure_ascii=True,
             sort_keys=True,
             separators=(",", ":"),
@@ -172,8 +175,8 @@ def merge(
 ) -> CountedCorpus:
     """Add up files of counts, each multiplied by its weight.
 
-    Sums are exact and rounded once, half up, but never to 0. A float weight stands for the decimal number that it
-    prints as.
+    Only the ratios of the weights matter: sums are in units of the smallest one. They are exact and rounded once, half
+    up. A float weight stands for the decimal number that it prints as.
 
     Args:
         files: A mapping of files to weights, or a sequence of files (weight 1) and pairs (file, weight).
@@ -189,16 +192,16 @@ def merge(
         pairs.append((str(name), weight))
     if not pairs:
         raise CorpusError("there is no file of counts", hint="name at least one")
-    if len(pairs) == 1 and exact_weight(pairs[0][1]) == 1:
-        name = pairs[0][0]
-        read_info(name)
-        # In memory the counts are smaller than in the file, but learning needs memory too.
-        if plan is None or Path(name).stat().st_size < plan.table_bytes // 4:
-            return load(name)
-        pairs = [(name, 1)]
     infos = [read_info(name) for name, _ in pairs]
     _check_alike([name for name, _ in pairs], infos)
-    multiples, denominator = common_scale([weight for _, weight in pairs])
+    weights = [
+        exact_weight(weight) * exact_weight(info.unit) for (_, weight), info in zip(pairs, infos, strict=True)
+    ]
+    info = replace(_sum_of(infos) if len(infos) > 1 else infos[0], unit=str(min(weights)))
+    # In memory the counts are smaller than in the file, but learning needs memory too.
+    if len(pairs) == 1 and (plan is None or Path(pairs[0][0]).stat().st_size < plan.table_bytes // 4):
+        return replace(load(pairs[0][0]), info=info)
+    multiples, denominator = common_scale(weights)
     table_bytes = plan.table_bytes if plan else None
     counter = PretokenCounter(None, [], 1, None, table_bytes)
     if plan and work:
@@ -209,12 +212,10 @@ def merge(
         except OSError as error:
             raise error if isinstance(error, CorpusError) else _unreadable(name, error) from error
         except TokenizerError as error:
-            raise CorpusError(str(error), hint=_DAMAGED_HINT) from error
-    try:
-        counts = counter.finish(denominator, plan is not None and work is not None)
-    except TokenizerError as error:
-        raise CorpusError(str(error), hint="use smaller or rounder weights") from error
-    return CountedCorpus(counts, _sum_of(infos), is_from_file=True)
+            hint = WEIGHTS_HINT if "weights" in str(error) else _DAMAGED_HINT
+            raise CorpusError(str(error), hint=hint) from error
+    counts = finish_weighted(counter, denominator, may_stay=plan is not None and work is not None)
+    return CountedCorpus(counts, info, is_from_file=True)
 
 
 def check_compatible(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PREFIX = "bytemill-counting-"
 _LOCK = "lock"
 _JOURNAL = "journal.json"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
