@@ -112,7 +112,7 @@ def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_fi
     mixed = run("tokenizer", "show", "t.tiktoken", "--special-token", "<x>=400", "--special-token", "<y>")
     assert mixed.err == (
         "error: some special tokens have an id and others do not\n"
-        "hint: add =ID to every --special-token, or to none\n"
+        "hint: add =ID to every one, or to none\n"
     )
 
 

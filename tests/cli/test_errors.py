@@ -1,6 +1,7 @@
 """What users read where something is wrong, word for word, and the exit status."""
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ USAGE = [
     ),
     (
         [*TRAIN, "a", "-n", "many"],
-        'invalid value for -n: unable to convert "many" into int',
+        'invalid value for -n: "many" is not a count: write it like 32000, 32k or 1.5M',
         "tokenizer train ",
     ),
     ([*TRAIN, "a", "-n", "300", "--ties", "up"], 'invalid value "up" for --ties', "tokenizer train "),
@@ -179,6 +180,60 @@ def test_wrong_usage_is_status_2_and_points_at_the_help(
     error, hint = outcome.err.splitlines()
     assert error.startswith(f"error: {message}")
     assert hint == f"hint: see `bytemill {command}--help`"
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--training.lr", "--optimizer.learning-rate"),
+        ("--lr=1e-3", "--optimizer.learning-rate"),
+        ("--training.learning_rate", "--optimizer.learning-rate"),
+        ("--bs", "--training.batch-size"),
+        ("--optimizer.wd", "--optimizer.weight-decay"),
+        ("--model.n_layer", "--model.num-layers"),
+        ("--max_iters", "--training.steps"),
+        ("--optimizer.learnin-rate", "--optimizer.learning-rate"),
+        ("--name", "--optimizer.name"),
+    ],
+)
+def test_an_unknown_setting_suggests_the_whole_name_of_one(run: Run, option: str, meant: str):
+    outcome = run("lm", "train", option, "3")
+    assert outcome.status == 2
+    assert outcome.err.startswith(f"error: unknown option: {option}. Did you mean {meant}?\n")
+
+
+def test_an_unknown_option_like_no_other_gets_no_suggestion(run: Run):
+    assert run("lm", "train", "--xyzzy", "3").err.startswith("error: unknown option: --xyzzy\n")
+
+
+def test_a_count_may_have_a_unit(run: Run, work: Path):
+    outcome = run("tokenizer", "train", "corpus.txt", "-n", "0.3k", "-q")
+    assert outcome.status == 0, outcome.err
+    assert bytemill.Tokenizer.load("tokenizer.json").n_vocab == 300
+    assert (
+        run("data", "encode", "tokenizer.json", "corpus.txt", "-o", "s", "--shard-tokens", "1k").status == 0
+    )
+    assert run("lm", "plan", "tiny", "--training-tokens", "10B", "--model.vocab-size", "32K").status == 0
+    assert '"32.5" is not a count' in run("tokenizer", "train", "corpus.txt", "-n", "32.5").err
+
+
+def test_a_text_is_encoded_before_training(run: Run, tokenizer_file: str):
+    Path("my texts").mkdir()
+    Path("my texts/a.txt").write_text("the cat", "utf-8")
+    for data in ("corpus.txt", "*.txt", "my texts"):
+        settings = ["--model.preset", "tiny", "--data.tokenizer", tokenizer_file]
+        outcome = run("lm", "train", *settings, "--data.train", data)
+        assert outcome.status == 1
+        command = shlex.join(["bytemill", "data", "encode", tokenizer_file, data, "-o", "shards"])
+        assert outcome.err == (
+            f"error: {data} is not a folder of shards\n"
+            f"hint: encode it first: {command}; then train with --data.train shards\n"
+        )
+    outcome = run("data", "info", "corpus.txt")
+    assert outcome.err == (
+        "error: corpus.txt is a file, not a folder of shards\n"
+        "hint: encode it first: bytemill data encode TOKENIZER corpus.txt -o DIR\n"
+    )
 
 
 def test_a_bug_is_called_one_and_says_how_to_see_it(work: Path, run: Run, monkeypatch: pytest.MonkeyPatch):

@@ -34,10 +34,70 @@ def test_a_file_of_that_name_comes_first(gpt2: str, tokenizer_file: str, work: P
     assert json.loads(run("tokenizer", "show", gpt2, "--json").out)["n_vocab"] == 300
 
 
-def test_no_other_name_is_looked_for(work: Path, run: Run) -> None:
-    answer = run("tokenizer", "show", "me/small")
+def test_the_name_of_a_model_is_that_of_its_encoding(gpt2: str, run: Run) -> None:
+    assert run("tokenizer", "encode", "text-davinci-001", "Hello, world").out == "15496 11 995\n"
+    answer = run("tokenizer", "show", "gpt-4")
+    assert answer.err.startswith("error: cl100k_base: not found")
+    assert "o200k_harmony: not supported" in run("tokenizer", "show", "gpt-oss-20b").err
+
+
+@pytest.fixture
+def repository(work: Path, tokenizer_file: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a repository in the hub's cache."""
+    folder = work / "hub" / "models--me--small"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc123")
+    (folder / "snapshots" / "abc123").mkdir(parents=True)
+    (work / tokenizer_file).rename(folder / "snapshots" / "abc123" / "tokenizer.json")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(work / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return "me/small"
+
+
+def test_every_command_takes_a_repository(repository: str, run: Run) -> None:
+    ids = run("tokenizer", "encode", repository, "the cat").out
+    assert run("tokenizer", "decode", repository, *ids.split()).out == "the cat"
+    assert run("tokenizer", "inspect", repository, "the cat").status == 0
+    assert run("data", "encode", repository, "corpus.txt", "-o", "shards", "-q").status == 0
+    assert run("data", "reencode", "shards", "--from", repository, "--to", repository, "-o", "b").status == 0
+    assert run("tokenizer", "convert", repository, "own.json", "-q").status == 0
+    assert run("tokenizer", "compare", repository, "own.json", "--text", "corpus.txt").status == 0
+    settings = ["--data.tokenizer", repository, "--data.train", "shards", "--print-config"]
+    assert run("lm", "train", *settings).status == 0
+    # A folder of the owner's name is one that a path is below.
+    Path("me").mkdir()
+    assert run("tokenizer", "show", repository).err.startswith("error: me/small: no such file")
+
+
+def test_a_repository_that_is_not_there_is_named(repository: str, run: Run) -> None:
+    answer = run("tokenizer", "show", "me/other")
     assert (answer.status, answer.out) == (1, "")
-    assert answer.err.startswith("error: me/small: no such file")
+    assert answer.err.startswith("error: me/other: no such file or folder, and it could not be downloaded")
+    assert run("tokenizer", "show", "you/other.json").err.startswith("error: you/other.json: no such file\n")
+
+
+def test_special_tokens_are_added_to_a_named_tokenizer(gpt2: str, run: Run) -> None:
+    outcome = run("tokenizer", "convert", gpt2, "chat.json", "--special-token", "<|user|>")
+    assert outcome.err == (
+        "error: gpt2 has a pattern and special tokens of its own\n"
+        "hint: leave out --pattern and --special-token, which are for files that store none; --add-special-token "
+        "(Tokenizer.with_special_tokens) adds special tokens\n"
+    )
+    added = ["--add-special-token", "<|user|>", "--add-special-token", "<|end|>"]
+    outcome = run("tokenizer", "convert", gpt2, "chat.json", *added)
+    assert outcome.status == 0, outcome.err
+    assert run("tokenizer", "encode", "chat.json", "Hello<|user|><|end|><|endoftext|>").out == (
+        "15496 50257 50258 50256\n"
+    )
+    outcome = run(
+        "tokenizer", "convert", "chat.json", "more.json", "--add-special-token", "<|a|>=60000", "-q"
+    )
+    assert outcome.status == 0, outcome.err
+    assert run("tokenizer", "encode", "more.json", "<|a|>").out == "60000\n"
+    outcome = run("tokenizer", "convert", gpt2, "x.json", "--add-special-token", "<|a|>=5")
+    assert outcome.err.startswith(
+        "error: the id 5 of '<|a|>' belongs to the token b'&'\nhint: use ids from 50257 up"
+    )
 
 
 def test_a_gguf_file_is_shown_as_any_other(work: Path, run: Run, tokenizer_file: str) -> None:

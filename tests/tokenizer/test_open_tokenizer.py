@@ -10,7 +10,7 @@ from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"), [("gpt-2", "gpt2"), ("cl100k", "cl100k_base"), ("lama3", "llama3")]
+    ("wrong", "meant"), [("gtp2", "gpt2"), ("cl100k", "cl100k_base"), ("lama3", "llama3")]
 )
 def test_a_mistyped_published_name_is_an_error_with_a_suggestion(wrong: str, meant: str) -> None:
     with pytest.raises(TokenizerFileError, match=f"{wrong}: no such file") as caught:

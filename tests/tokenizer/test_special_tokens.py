@@ -2,9 +2,11 @@
 
 import random
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -241,3 +243,53 @@ def test_random_texts_with_many_overlapping_special_tokens() -> None:
         ours, oracle = both(special)
         text = "".join(chance.choices(pieces, k=60))
         assert ours.encode(text) == oracle.encode(text)
+
+
+CHAT = "ab<|im_start|>user\nIt's ab<|im_end|><s><|im_start|>"
+
+
+def test_added_special_tokens_have_the_ids_of_tiktokens_recipe() -> None:
+    base = bytemill.Tokenizer(VOCAB, MERGES, {"<|end|>": 300})
+    ours = base.with_special_tokens({"<|im_start|>": 264, "<|im_end|>": 310})
+    old = base.to_tiktoken()
+    theirs = tiktoken.Encoding(
+        name="chat",
+        pat_str=old._pat_str,
+        mergeable_ranks=old._mergeable_ranks,
+        special_tokens={**old._special_tokens, "<|im_start|>": 264, "<|im_end|>": 310},
+    )
+    assert ours.encode(CHAT) == theirs.encode(CHAT, allowed_special="all")
+    assert (ours.n_vocab, base.n_vocab) == (theirs.n_vocab, 301)
+    assert ours.encode_ordinary(CHAT) == base.encode(CHAT)
+    assert ours.decode(ours.encode(CHAT)) == CHAT
+
+
+def test_added_special_tokens_have_the_ids_of_transformers(tmp_path: Path, transformers: Any) -> None:
+    base = bytemill.Tokenizer(VOCAB, MERGES, {"<|end|>": 300})
+    ours = base.with_special_tokens(["<|im_start|>", "<s>", "<|end|>", "<|im_end|>"])
+    theirs = base.to_transformers()
+    theirs.add_tokens(["<|im_start|>", "<s>", "<|end|>", "<|im_end|>"], special_tokens=True)
+    assert ours.special_tokens == {"<|end|>": 300, "<|im_start|>": 301, "<s>": 258, "<|im_end|>": 302}
+    assert ours.encode(CHAT) == theirs.encode(CHAT, add_special_tokens=False)
+    ours.save(f"{tmp_path}/chat/")
+    opened = transformers.AutoTokenizer.from_pretrained(tmp_path / "chat")
+    assert ours.encode(CHAT) == opened.encode(CHAT, add_special_tokens=False)
+    assert bytemill.Tokenizer.load(tmp_path / "chat").fingerprint == ours.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("special", "message"),
+    [
+        ({"<|x|>": 256}, r"the id 256 of '<\|x\|>' belongs to the token b'ab'"),
+        ({"<|x|>": 300}, r"the id 300 of '<\|x\|>' belongs to the token b'<\|end\|>'"),
+        ({"<|end|>": 301}, r"'<\|end\|>' has the id 300, not 301"),
+        ({"<s>": 301}, "'<s>' has the id 258, not 301"),
+        ({"<|x|>": 301, "<|y|>": 301}, "301"),
+        (["<|x|>", "<|x|>"], "twice"),
+        ("<|x|>", "is a str, not a list"),
+    ],
+)
+def test_special_tokens_that_contradict_the_tokenizer_are_not_added(special: Any, message: str) -> None:
+    base = bytemill.Tokenizer(VOCAB, MERGES, {"<|end|>": 300})
+    with pytest.raises(TokenizerError, match=message):
+        base.with_special_tokens(special)

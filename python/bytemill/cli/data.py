@@ -53,7 +53,12 @@ def encode(
     corpus: CorpusOptions = CorpusOptions(),  # noqa: B008  (it is immutable)
     layout: Annotated[LayoutName, Parameter(metavar="LAYOUT", help="Layout of the files.")] = "npy",
     shard_tokens: Annotated[
-        int, Parameter(validator=Number(gte=1), help="Ids per shard, except the last one.")
+        int,
+        Parameter(
+            validator=Number(gte=1),
+            converter=options.count,
+            help="Ids per shard (100M), except the last one.",
+        ),
     ] = 100_000_000,
     document_index: Annotated[bool, Parameter(help="Write documents.npy, the ends of documents.")] = False,
     document_separator: Annotated[

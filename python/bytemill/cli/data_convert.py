@@ -29,7 +29,11 @@ NoVerify: TypeAlias = Annotated[
 ]
 ShardTokens: TypeAlias = Annotated[
     int | None,
-    Parameter(validator=Number(gte=1), help="Ids per shard, except the last one; by default as in SHARDS."),
+    Parameter(
+        validator=Number(gte=1),
+        converter=options.count,
+        help="Ids per shard (100M), except the last one; by default as in SHARDS.",
+    ),
 ]
 Separator: TypeAlias = Annotated[
     str | None,

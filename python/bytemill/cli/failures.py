@@ -5,9 +5,13 @@ import os
 import re
 import sys
 from collections.abc import Set
+from typing import TYPE_CHECKING
 
 from bytemill.cli import output
 from bytemill.errors import BytemillError
+
+if TYPE_CHECKING:
+    from cyclopts import UnknownOptionError
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
@@ -23,6 +27,36 @@ _PYTHON_ARGUMENTS = r'(?:\w+=(?:"[^"]*"|[^\s"]+),? )+\((--[^)]*)\)| \(\w+=[^)]*\
 
 _MEMORY_OPTIONS = ("--threads", "--batch-size", "--samples", "--max-tokens", "--shard-tokens")
 """Options that save memory if they are lowered."""
+
+
+_OTHER_NAMES = {
+    "lr": "learning-rate",
+    "max-lr": "learning-rate",
+    "wd": "weight-decay",
+    "bs": "batch-size",
+    "gradient-accumulation-steps": "accumulation",
+    "grad-accum": "accumulation",
+    "grad-clip": "clip",
+    "max-grad-norm": "clip",
+    "max-iters": "steps",
+    "max-steps": "steps",
+    "num-iterations": "steps",
+    "warmup": "warmup-steps",
+    "warmup-iters": "warmup-steps",
+    "dtype": "precision",
+    "block-size": "context-length",
+    "seq-len": "context-length",
+    "n-layer": "num-layers",
+    "layers": "num-layers",
+    "n-head": "num-heads",
+    "heads": "num-heads",
+    "n-embd": "d-model",
+    "hidden-size": "d-model",
+    "dim": "d-model",
+    "out-dir": "folder",
+    "eval-interval": "validate-every",
+}
+"""What other programs call a setting: its name here."""
 
 
 def report(error: BaseException, options: Set[str] = frozenset()) -> int:
@@ -115,8 +149,29 @@ def _os_message(error: OSError) -> str:
 
 
 def _usage_message(error: Exception) -> str:
+    from cyclopts import UnknownOptionError
+
     message = str(error).rstrip(".")
+    if isinstance(error, UnknownOptionError) and (name := _meant_option(error)):
+        message = f"{message.partition('. Did you mean')[0]}. Did you mean {name}?"
     return message[:1].lower() + message[1:]
+
+
+def _meant_option(error: "UnknownOptionError") -> str | None:
+    """Return the option that was probably meant: by its last part, as others call it, or nearly spelled so."""
+    import difflib
+
+    names = [name for argument in error.argument_collection if argument.parse for name in argument.names]
+    names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
+    word = (error.token.keyword or error.token.value).partition("=")[0].replace("_", "-")
+    if not word.startswith("--"):
+        return None
+    section, dot, last = word.removeprefix("--").rpartition(".")
+    last = _OTHER_NAMES.get(last, last)
+    if same := [name for name in names if name.removeprefix("--").rpartition(".")[2] == last]:
+        return max(same, key=lambda name: name == f"--{section}{dot}{last}")
+    close = difflib.get_close_matches(f"--{section}{dot}{last}", names, n=1)
+    return close[0] if close else None
 
 
 def _usage_hint(error: Exception) -> str:

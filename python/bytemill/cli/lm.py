@@ -395,7 +395,12 @@ def plan(
     ] = None,
     utilization: Annotated[float, Parameter(help="Share of the device's FLOPs that training reaches.")] = 0.4,
     training_tokens: Annotated[
-        int | None, Parameter(validator=Number(gte=1), help="Training tokens; by default 20 per parameter.")
+        int | None,
+        Parameter(
+            validator=Number(gte=1),
+            converter=options.count,
+            help="Training tokens, such as 10B; by default 20 per parameter.",
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:

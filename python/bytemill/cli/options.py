@@ -1,12 +1,20 @@
 """Options that several commands share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
+from bytemill.system.units import parse_count
+
 OUTPUT = Group("Output", sort_key=1)
+
+
+def count(_: object, tokens: Sequence[Token]) -> int:
+    """Convert the value of an option to a count, such as 32k; a converter of cyclopts."""
+    return parse_count(tokens[0].value)
 
 
 Quiet: TypeAlias = Annotated[
@@ -29,8 +37,8 @@ TokenizerFile: TypeAlias = Annotated[
     Parameter(
         name="TOKENIZER",
         help="A tokenizer.json, a .tiktoken or GGUF file, a .model file of SentencePiece or minbpe, a folder with "
-        "tokenizer.json or with vocab.json and merges.txt, or a published name: gpt2, p50k_base, cl100k_base, "
-        "o200k_base, llama3.",
+        "tokenizer.json or with vocab.json and merges.txt, a published name (gpt2, p50k_base, cl100k_base, "
+        "o200k_base, llama3), a model of OpenAI (gpt-4), or a repository on the hub (OWNER/NAME).",
     ),
 ]
 PatternOfFile: TypeAlias = Annotated[

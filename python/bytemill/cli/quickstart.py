@@ -36,7 +36,10 @@ def quickstart(
         ),
     ] = (),
     vocab_size: Annotated[
-        int, Parameter(name=["--vocab-size", "-n"], help="Tokens in the vocabulary.")
+        int,
+        Parameter(
+            name=["--vocab-size", "-n"], converter=options.count, help="Tokens in the vocabulary, such as 8k."
+        ),
     ] = 8192,
     model_steps: Annotated[
         int | None,

@@ -59,10 +59,13 @@ def studio(
     """
     from bytemill.cli.interruption import interruptible
     from bytemill.errors import OutputError, TokenizerFileError
-    from bytemill.tokenizer.pretrained import is_published
+    from bytemill.tokenizer.open_tokenizer import open_tokenizer
+    from bytemill.tokenizer.pretrained import is_name
 
     for path in paths:
-        if not Path(path).exists() and not is_published(path):
+        if is_name(path):
+            open_tokenizer(path)  # downloads it, which the studio itself never does
+        elif not Path(path).exists():
             raise TokenizerFileError(
                 f"{path}: no such file or folder, and not the name of a tokenizer",
                 hint="give the path of a tokenizer, a run, a study or a text",

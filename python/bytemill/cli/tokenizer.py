@@ -46,7 +46,8 @@ def train(
         int,
         Parameter(
             name=["--vocab-size", "-n"],
-            help="Number of tokens: 256 bytes, the merges and the special tokens.",
+            converter=options.count,
+            help="Number of tokens, such as 32000 or 32k: 256 bytes, the merges and the special tokens.",
         ),
     ],
     special_tokens: Annotated[
@@ -343,7 +344,8 @@ app.command(
   bytemill tokenizer convert tokenizer.json stories.tiktoken
   bytemill tokenizer convert gpt2/vocab.json tokenizer.json
   bytemill tokenizer convert ranks.tiktoken tokenizer.json --pattern cl100k
-  bytemill tokenizer convert minbpe.model tokens.vocab""",
+  bytemill tokenizer convert minbpe.model tokens.vocab
+  bytemill tokenizer convert gpt2 chat.json --add-special-token '<|user|>'""",
 )
 def convert(
     tokenizer_file: options.TokenizerFile,
@@ -365,24 +367,32 @@ def convert(
     ] = None,
     pattern: options.PatternOfFile = None,
     special_tokens: options.SpecialTokensOfFile = (),
+    add_special_tokens: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--add-special-token",
+            help="Further special token, as TOKEN for the next id or TOKEN=ID. Repeat for several.",
+        ),
+    ] = (),
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write a tokenizer in another file format.
+    """Write a tokenizer in another file format, or with further special tokens.
 
     The new file is read back and compared before it gets its name. A tokenizer that
     the format cannot represent exactly is an error. Settings that the format omits
     without changing ids are listed.
     """
     from bytemill.cli.conversions import write_conversion
-    from bytemill.cli.tokenizer_options import load_arguments
+    from bytemill.cli.tokenizer_options import load_arguments, parse_special_tokens
     from bytemill.tokenizer.conversion import convert
 
     conversion = convert(
         tokenizer_file,
         output_path,
         written_format,
+        add_special_tokens=parse_special_tokens(add_special_tokens),
         overwrite=overwrite,
         **load_arguments(pattern, special_tokens),
     )

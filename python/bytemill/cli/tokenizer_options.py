@@ -10,6 +10,8 @@ from bytemill.formats.patterns import Pattern, resolve_pattern
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bytemill.formats.spec import SpecialTokens
+
 _REGEX = "regex:"
 
 
@@ -45,14 +47,22 @@ def load_arguments(pattern: str | None, special_tokens: Sequence[str]) -> dict[s
     if pattern is not None:
         arguments["pattern"] = parse_pattern(pattern)
     if special_tokens:
-        with_ids = dict(parsed for word in special_tokens if (parsed := _with_id(word)) is not None)
-        if with_ids and len(with_ids) != len(special_tokens):
-            raise TokenizerError(
-                "some special tokens have an id and others do not",
-                hint="add =ID to every --special-token, or to none",
-            )
-        arguments["special_tokens"] = with_ids or list(special_tokens)
+        arguments["special_tokens"] = parse_special_tokens(special_tokens)
     return arguments
+
+
+def parse_special_tokens(words: Sequence[str]) -> SpecialTokens:
+    """Return special tokens of the command line, TOKEN or TOKEN=ID.
+
+    Raises:
+        TokenizerError: Only some of them have an id.
+    """
+    with_ids = dict(parsed for word in words if (parsed := _with_id(word)) is not None)
+    if with_ids and len(with_ids) != len(words):
+        raise TokenizerError(
+            "some special tokens have an id and others do not", hint="add =ID to every one, or to none"
+        )
+    return with_ids or list(words)
 
 
 def _with_id(word: str) -> tuple[str, int] | None:

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from bytemill._core import NAMED_PATTERNS, Encoder
-from bytemill.compat.tiktoken_models import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
 from bytemill.errors import SpecialTokenError, UnknownTokenError
+from bytemill.formats.tiktoken.models import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
 from bytemill.tokenizer.special_options import options, refuse
 from bytemill.tokenizer.token_starts import text_and_starts
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
     from bytemill.formats.spec import SpecialTokens, TokenizerSpec
 
+OWN_PARTS_HINT = (
+    "leave out --pattern and --special-token (pattern=, special_tokens=), which are for files that store none; "
+    "--add-special-token (Tokenizer.with_special_tokens) adds special tokens"
+)
 _BOTH_FILES = "give the folder that contains both vocab.json and merges.txt, or use from_files"
 
 
@@ -128,7 +132,8 @@ def _refuse_arguments(
     if pattern is not ... or special_tokens is not None:
         raise TokenizerFileError(
             f"{location} stores its pattern and special tokens; only a rank file and vocab.json with merges.txt "
-            "take explicit ones"
+            "take explicit ones",
+            hint=OWN_PARTS_HINT,
         )
 
 

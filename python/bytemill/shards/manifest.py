@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -328,6 +329,11 @@ def shard_hashes(folder: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _no_manifest(folder: Path) -> ShardError:
+    if folder.is_file():
+        return ShardError(
+            f"{folder} is a file, not a folder of shards",
+            hint=f"encode it first: bytemill data encode TOKENIZER {shlex.quote(str(folder))} -o DIR",
+        )
     if not folder.is_dir():
         return ShardError(f"there is no folder {folder}", hint="check the path")
     if (folder / UNFINISHED_NAME).exists():

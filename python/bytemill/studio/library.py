@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bytemill.errors import CorpusError
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
-from bytemill.tokenizer.pretrained import PUBLISHED
+from bytemill.tokenizer.pretrained import PUBLISHED, is_name
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Library:
 
     Args:
         root: Folder that is searched, links to elsewhere excepted; None for none.
-        named: Tokenizer files, published names, run folders, study folders or text files.
+        named: Tokenizer files, names, run folders, study folders or text files.
     """
 
     def __init__(self, root: Path | None, named: Sequence[str] = ()) -> None:
@@ -155,8 +155,9 @@ class Library:
 
     def _add_named(self, shelf: Shelf, name: str) -> None:
         path = Path(name)
-        if name in PUBLISHED and not path.exists():
-            shelf.tokenizers[name] = Entry(name, name, path, "published")
+        if is_name(name):
+            entry_id = name if name in PUBLISHED else _id_of(path)
+            shelf.tokenizers[entry_id] = Entry(entry_id, name, path, "published")
             return
         path = path.resolve()
         if path.is_dir():

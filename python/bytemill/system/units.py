@@ -1,9 +1,12 @@
-"""Formatting of sizes, counts, times and rates."""
+"""Formatting of sizes, counts, times and rates, and parsing of counts."""
 
 from __future__ import annotations
 
+import re
+
 _BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _COUNT_UNITS = ("", " k", " M", " G", " T")
+_COUNT_SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 
 
 def format_bytes(n_bytes: float) -> str:
@@ -22,6 +25,28 @@ def format_count(n: int) -> str:
     '1,115,394'
     """
     return f"{n:,}"
+
+
+def parse_count(text: str) -> int:
+    """Parse a count such as 32000, 32k or 1.5M. Units are powers of 1000: k, M, G or B, T.
+
+    Raises:
+        ValueError: The text is not a whole number.
+
+    >>> [parse_count(text) for text in ("32000", "50_257", "32k", "1.5M", "10B")]
+    [32000, 50257, 32000, 1500000, 10000000000]
+    """
+    match = re.fullmatch(r"(\d+)(?:\.(\d+))?([kmgbt])", text.strip().lower().replace("_", ""), re.ASCII)
+    if match is None:
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f'"{text}" is not a count: write it like 32000, 32k or 1.5M') from None
+    whole, fraction, unit = match[1], match[2] or "", match[3]
+    n, rest = divmod(int(whole + fraction) * _COUNT_SCALES[unit], 10 ** len(fraction))
+    if rest:
+        raise ValueError(f'"{text}" is not a whole number')
+    return n
 
 
 def format_seconds(seconds: float) -> str:

@@ -23,11 +23,11 @@ from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import EllipsisType
 
     from bytemill.formats.patterns import Pattern
-    from bytemill.formats.spec import TokenizerSpec
+    from bytemill.formats.spec import SpecialTokens, TokenizerSpec
 
 Proof: TypeAlias = Literal["fingerprint", "ids", "none"]
 
@@ -48,7 +48,7 @@ class Conversion:
     files: list[Path]
     written_format: str
     tokenizer: Tokenizer
-    """The source tokenizer."""
+    """The source tokenizer, with added special tokens."""
     proof: Proof
     """How the new files were verified. `fingerprint`: loading them gives the same fingerprint. `ids`: loading them
     gives the same pre-tokens and ids for a sample text, all tokens and all special tokens. `none`: a listing, which
@@ -78,17 +78,19 @@ def convert(
     written_format: str | None = None,
     *,
     pattern: str | Pattern | EllipsisType | None = ...,
-    special_tokens: Mapping[str, int] | Iterable[str] | None = None,
+    special_tokens: SpecialTokens | None = None,
+    add_special_tokens: SpecialTokens = (),
     overwrite: bool = False,
 ) -> Conversion:
     """Convert a tokenizer file. The output is verified before a file appears under its name.
 
     Args:
-        source: A file, a folder, or a published name.
+        source: A file, a folder, or a name, as in `open_tokenizer`.
         target: The output file or folder, or its URL.
         written_format: Output format; by default the one that the name of `target` selects.
         pattern: Pattern of a source that stores none.
         special_tokens: Special tokens of a source that stores none.
+        add_special_tokens: Further special tokens; see `Tokenizer.with_special_tokens`.
         overwrite: Replace existing files.
 
     Raises:
@@ -103,6 +105,8 @@ def convert(
     if written_format is None:
         written_format = format_of_name(target)
     tokenizer = open_tokenizer(source, pattern=pattern, special_tokens=special_tokens)
+    if add_special_tokens:
+        tokenizer = tokenizer.with_special_tokens(add_special_tokens)
     spec = tokenizer.to_spec()
     is_simple_bpe = written_format == "vocab" and _is_simple_bpe(source)
     with local_output(target) as local:

@@ -22,6 +22,7 @@ from bytemill.formats import load as loading
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken
+from bytemill.formats.tiktoken.models import encoding_name_for_model
 from bytemill.formats.tiktoken.tiktoken import KNOWN_FILES, KnownFile
 from bytemill.system.paths import cache_folder
 
@@ -75,6 +76,7 @@ PUBLISHED: dict[str, Published] = {
 }
 _PUBLISHED_NAMES = f"published tokenizers: {', '.join(PUBLISHED)}"
 
+_FILE_SUFFIXES = frozenset({".json", ".txt", ".bpe", ".model", ".tiktoken", ".gguf", ".vocab"})
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
@@ -90,13 +92,14 @@ def load(
     with suppress(OSError, ValueError):
         if text and Path(text).exists():
             return loading.load(text)
-    published = PUBLISHED.get(text) if revision is None else None
+    encoding = _encoding(text) if revision is None else text
+    published = PUBLISHED.get(encoding) if revision is None else None
     if published is not None:
         folder = cache_folder("tokenizers") if cache_dir is None else Path(cache_dir)
         return _Search(published, folder, local_files_only=local_files_only).run()
-    if text in _UNSUPPORTED:
+    if encoding in _UNSUPPORTED:
         raise TokenizerFileError(
-            f"{text}: {_UNSUPPORTED[text]}",
+            f"{encoding}: {_UNSUPPORTED[encoding]}",
             hint="use the model's tokenizer.json, or bytemill.compat.tiktoken, which has it",
         )
     if not isinstance(name, str) or not _HUB_NAME.fullmatch(text):
@@ -106,9 +109,36 @@ def load(
     return _from_hub(text, revision, local_files_only=local_files_only)
 
 
-def is_published(name: str | os.PathLike[str]) -> bool:
-    """Return whether `name` is a published name and not an existing path."""
-    return os.fspath(name) in PUBLISHED and not Path(name).exists()
+def published_name(name: str | os.PathLike[str]) -> str | None:
+    """Return the published name behind a name that is not an existing path.
+
+    It is the name itself, the encoding of an OpenAI model such as `gpt-4`, or None.
+    """
+    encoding = _encoding(os.fspath(name))
+    return encoding if encoding in PUBLISHED and not Path(name).exists() else None
+
+
+def is_name(name: str | os.PathLike[str]) -> bool:
+    """Return whether `name` is not an existing path, but one that `load` may find.
+
+    It is a published name, or like that of a repository on the hub: `OWNER/NAME`, where no folder OWNER exists and NAME
+    is not that of a tokenizer file.
+    """
+    path = Path(name)
+    if path.exists():
+        return False
+    if _encoding(str(path)) in PUBLISHED | _UNSUPPORTED:
+        return True
+    is_like_file = path.suffix in _FILE_SUFFIXES or path.parent.exists()
+    return not is_like_file and _HUB_NAME.fullmatch(path.as_posix()) is not None
+
+
+def _encoding(name: str) -> str:
+    """Return the encoding of an OpenAI model, and any other name unchanged."""
+    try:
+        return encoding_name_for_model(name)
+    except KeyError:
+        return name
 
 
 def is_cached(name: str) -> bool:

@@ -203,8 +203,9 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods, ModelInputM
         `huggingface_hub`, if installed. Files of published names must have the published checksums.
 
         Args:
-            name: `gpt2`, `r50k_base`, `p50k_base`, `p50k_edit`, `cl100k_base`, `o200k_base`, `llama3`, or a repository.
-                An existing path takes precedence, as in transformers.
+            name: `gpt2`, `r50k_base`, `p50k_base`, `p50k_edit`, `cl100k_base`, `o200k_base`, `llama3`, a model of
+                OpenAI that has one of these (`gpt-4`), or a repository. An existing path takes precedence, as in
+                transformers.
             revision: Version of the repository.
             cache_dir: bytemill's cache; by default `$BYTEMILL_CACHE/tokenizers`, or `bytemill/tokenizers` in the user's
                 cache folder.
@@ -218,8 +219,8 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods, ModelInputM
         tokenizer = cls._from_loaded(
             pretrained.load(name, revision=revision, cache_dir=cache_dir, local_files_only=local_files_only)
         )
-        if pretrained.is_published(name):
-            tokenizer._name = str(name)
+        if revision is None:
+            tokenizer._name = pretrained.published_name(name)
         return tokenizer
 
     def save(self, path: str | os.PathLike[str], *, format: str = "huggingface") -> None:  # noqa: A002
@@ -366,6 +367,37 @@ class Tokenizer(EncodingMethods, DecodingMethods, VocabularyMethods, ModelInputM
             described = "NFC" if normalizer == (("NFC",),) else normalizer or None
             digest.update(repr((described, sorted(rules.items()))).encode())
         return digest.hexdigest()
+
+    def with_special_tokens(self, special_tokens: SpecialTokens) -> Self:
+        """Return a tokenizer that has further special tokens.
+
+        Everything else is the same, also the ids of texts without the new tokens. A model needs an embedding for each
+        new id.
+
+        Args:
+            special_tokens: The tokens. Those in the vocabulary keep their ids; the others get their explicit ids or the
+                next ids after the highest one, as in transformers' `add_special_tokens`.
+
+        Raises:
+            TokenizerError: An explicit id belongs to another token, or the token has another id.
+
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
+        >>> tok.with_special_tokens(["<|im_start|>"]).encode("a<|im_start|>")
+        [97, 257]
+        """
+        tokens = self.core.vocab() | {i: token.encode() for token, i in self.special_tokens.items()}
+        ids = {token: i for i, token in tokens.items()}
+        added = _with_ids(tokens, special_tokens)
+        for token, i in added.items():
+            if ids.get(token.encode(), i) != i:
+                raise TokenizerError(f"{token!r} has the id {ids[token.encode()]}, not {i}")
+            if tokens.get(i, token.encode()) != token.encode():
+                raise TokenizerError(
+                    f"the id {i} of {token!r} belongs to the token {tokens[i]!r}",
+                    hint=f"use ids from {self.n_vocab} up, or leave out the id",
+                )
+        spec = self.to_spec()
+        return self.from_spec(replace(spec, special_tokens={**spec.special_tokens, **added}))
 
     def truncate(self, vocab_size: int) -> Self:
         """Return the tokenizer that training with a smaller `vocab_size` gives on the same corpus.

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from bytemill.errors import RunConfigError
 from bytemill.lm.training.config import SECTIONS, setting_keys
 from bytemill.storage import local_input, url_of
+from bytemill.system.units import parse_count
 
 if TYPE_CHECKING:
     import os
@@ -88,7 +89,7 @@ def environment_layers(environ: Mapping[str, str]) -> list[Layer]:
 
 
 def parse_setting(key: str, text: str) -> Any:
-    """Parse a value from text; a list is split like a shell command.
+    """Parse a value from text; a list is split like a shell command, and a whole number may be a count such as 32k.
 
     Text of the wrong type is returned unchanged: `resolve` refuses it and names its origin.
 
@@ -98,6 +99,9 @@ def parse_setting(key: str, text: str) -> Any:
     kind = setting_type(key)
     if get_origin(kind) is tuple:
         return shlex.split(text)
+    if kind is int:
+        with contextlib.suppress(ValueError):
+            return parse_count(text)
     with contextlib.suppress(ValidationError):
         return TypeAdapter[Any](kind).validate_strings(text)
     return text

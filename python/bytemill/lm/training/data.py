@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,16 @@ from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.document_mask import DocumentMask
 from bytemill.lm.packing import PackedBatches
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.manifest import parts_of
+from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, is_shard_name, parts_of
+from bytemill.storage import exists, url_of
 
 if TYPE_CHECKING:
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import DataConfig, TrainConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
 
+_ID_FILES = (".bin", ".idx", ".npy")
+"""Ends of the names of files with ids that other programs have written."""
 UNNAMED = "validation"
 """Name of the validation set without a name."""
 
@@ -29,8 +33,15 @@ def data_folders(data: DataConfig) -> tuple[list[Path], dict[str, list[Path]]]:
     the default for validation.
 
     Raises:
-        RunConfigError: Two validation sets have the same name.
+        RunConfigError: Two validation sets have the same name, or a text is not encoded.
     """
+    if texts := [name for name in data.train if _is_text(name)]:
+        folder = "shards" if not Path("shards").exists() else f"{Path(texts[0]).stem}_shards"
+        encode = ["bytemill", "data", "encode", data.tokenizer, *texts, "-o", folder]
+        raise RunConfigError(
+            f"{texts[0]} is not a folder of shards",
+            hint=f"encode it first: {shlex.join(encode)}; then train with --data.train {shlex.quote(folder)}",
+        )
     parts = [parts_of(Path(folder)) for folder in data.train]
     sets: dict[str, list[Path]] = {}
     for entry in data.validation:
@@ -48,6 +59,20 @@ def data_folders(data: DataConfig) -> tuple[list[Path], dict[str, list[Path]]]:
     if not data.validation and (split := [part[1] for part in parts if len(part) > 1]):
         sets[UNNAMED] = split
     return [part[0] for part in parts], sets
+
+
+def _is_text(name: str) -> bool:
+    """Return whether a name is that of a file or glob, or of a folder with files none of which is of shards."""
+    path = Path(name)
+    if url_of(name) is not None:
+        return False
+    if not path.is_dir():
+        found = glob.iglob(name, recursive=True) if glob.has_magic(name) else iter(())  # noqa: PTH207 (may be absolute)
+        return path.is_file() or next(found, None) is not None
+    if (path / UNFINISHED_NAME).exists() or any(exists(part / MANIFEST_NAME) for part in parts_of(path)):
+        return False
+    files = [file.name for file in path.iterdir() if file.is_file()]
+    return bool(files) and not any(is_shard_name(file) or file.endswith(_ID_FILES) for file in files)
 
 
 def validation_set(
