@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,8 +128,33 @@ def test_train_gives_the_tokenizer_of_one_process(texts: list[str], run: Run):
     within = run(*arguments, "-o", "within.json", *LOCAL, "--unit-size", "8kB", "--max-memory", memory)
     assert within.status == 0, within.err
     assert Path("within.json").read_bytes() == Path("one.json").read_bytes()
-    exists = run(*arguments, "-o", "other.json", *LOCAL, "--counts", "a.counts")
-    assert (exists.status, "leave out --executor" in exists.err) == (2, True)
+    planned = run(*arguments, "-o", "other.json", *LOCAL, "--counts", "a.counts", "--dry-run")
+    assert (planned.status, "leave out --executor" in planned.err) == (2, True)
+
+
+def test_training_that_ended_once_the_counts_existed_resumes(
+    texts: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    arguments = ("tokenizer", "train", *texts, "-n", "320")
+    command = (*arguments, "-o", "many.json", *LOCAL, "--counts", "a.counts")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["bytemill.training.train"], "learn_merges", interrupted)
+        outcome = run(*command)
+    assert outcome.status == 130
+    assert "run the same command again to train on the counts in a.counts" in outcome.err
+    assert list(Path().glob(".many.json*units*"))
+    resumed = run(*command)
+    assert (resumed.status, "note: a.counts exists, so nothing is counted\n" in resumed.err) == (0, True)
+    assert not list(Path().glob(".many.json*units*"))
+    run(*arguments, "-o", "one.json")
+    assert Path("many.json").read_bytes() == Path("one.json").read_bytes()
+    # Counts of another corpus are not taken.
+    Path(texts[0]).write_text("changed", "utf-8")
+    assert "belongs to other inputs" in run(*command, "--overwrite").err
 
 
 @pytest.mark.parametrize(

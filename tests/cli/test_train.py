@@ -298,6 +298,8 @@ def test_an_interruption_promises_to_resume_from_a_checkpoint_or_counts(work: Pa
         return training_resume_hint(Path("a.json"), folder, counts)
 
     folder = checkpoint_folder(Path("a.json"), None)
+    in_units = training_resume_hint(Path("a.json"), folder, None, in_units=True)
+    assert in_units.endswith("run the same command again to resume after the units that are finished")
     assert folder == Path(".a.json.counting")
     assert "to start over" in note(folder, None)
     folder.mkdir()

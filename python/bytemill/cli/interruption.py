@@ -33,13 +33,16 @@ def resume_hint(folder: Path) -> str:
     return "run the same command again to start over (there is no checkpoint yet)"
 
 
-def training_resume_hint(output_file: Path, work_folder: Path, counts: str | None) -> str:
+def training_resume_hint(
+    output_file: Path, work_folder: Path, counts: str | None, *, in_units: bool = False
+) -> str:
     """Return how to continue an interrupted training of a tokenizer.
 
     Args:
         output_file: The tokenizer file, which was not written.
         work_folder: Folder of the checkpoints of counting.
         counts: File of counts, or None.
+        in_units: Several processes count in units, each of which is kept.
     """
     from bytemill.training.work_folder import has_checkpoint
 
@@ -47,6 +50,8 @@ def training_resume_hint(output_file: Path, work_folder: Path, counts: str | Non
         how = "resume from the last checkpoint"
     elif counts is not None and exists(counts):
         how = f"train on the counts in {counts}"
+    elif in_units:
+        how = "resume after the units that are finished"
     else:
         how = "start over"
     return f"{shown(output_file)} was not written: run the same command again to {how}"

@@ -122,9 +122,11 @@ def train(
         remove_units,
         training_inputs,
     )
+    from bytemill.storage import exists
     from bytemill.system.output_file import check_output_file
     from bytemill.system.output_lock import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
+    from bytemill.training.counts import CountedCorpus
     from bytemill.training.train import train
 
     check_usage(inputs, counts)
@@ -143,13 +145,18 @@ def train(
     folder = checkpoint_folder(output_file, counts_file)
     with (
         profiled(profile, profile_file) as measured,
-        interruptible(lambda: training_resume_hint(target, folder, counts_file)),
+        interruptible(
+            lambda: training_resume_hint(target, folder, counts_file, in_units=processes.is_distributed)
+        ),
         ProgressDisplay(quiet=quiet) as display,
         lock_output(output_file),
     ):
         # Another process may have written the file before this one had the lock.
         check_output_file(output_file, overwrite=overwrite)
-        if processes.is_distributed:
+        has_counts = counts_file is not None and exists(counts_file)
+        if processes.is_distributed and has_counts and not processes.dry_run:
+            output.note(f"{counts_file} exists, so nothing is counted", quiet=quiet)
+        elif processes.is_distributed:
             counted = count_by_processes(
                 processes,
                 source,
@@ -165,7 +172,7 @@ def train(
             )
             if counted is None:
                 return
-            source, counts_file = counted, None
+            source = counted
         tokenizer = train(
             source,
             vocab_size,
@@ -177,7 +184,7 @@ def train(
             special_ids=special_ids,
             num_threads=threads,
             max_memory=max_memory,
-            counts=counts_file,
+            counts=None if isinstance(source, CountedCorpus) else counts_file,
             work_folder=folder,
             progress=None if quiet else training_progress(display),
         )
