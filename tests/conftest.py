@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from bytemill.system.paths import cache_folder
 
 from .support import published_vocabularies, unexpected_skips
 from .support.command_server import quick_command
+from .support.environments import use_regex_of_unicode_16
 from .support.s3_server import S3Server, s3_server
 
 # No test fails because the machine is busy: hypothesis has no deadline for an example.
@@ -32,6 +32,8 @@ if settings.get_current_profile_name() == "default":
 # Background jobs of a shell without job control ignore SIGINT, and the processes of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+use_regex_of_unicode_16()
 
 # The processes of the tests have the streams that processes of a user have.
 os.environ.pop("PYTHONUNBUFFERED", None)
@@ -138,11 +140,6 @@ def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def transformers() -> Any:
     """The package `transformers`. Its import takes seconds."""
-    # At import it refuses versions of other packages that are not its own, `regex` among them: its tokenizers of the
-    # kind that is used here do without it.
-    versions = ModuleType("transformers.dependency_versions_check")
-    versions.__dict__["dep_version_check"] = lambda *_: None
-    sys.modules.setdefault(versions.__name__, versions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module: Any = importlib.import_module("transformers")

@@ -8,7 +8,6 @@ import contextlib
 import http.client
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +24,8 @@ from filelock import FileLock
 
 from bytemill.storage.aws_profile import Keys
 from bytemill.storage.unfinished_uploads import S3Requests
+
+from .environments import run_uv
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).with_name("moto.txt")
@@ -137,29 +138,8 @@ def _python() -> str:
     installed = environment / "installed.txt"
     with FileLock(environment.with_suffix(".lock")):
         if not installed.exists() or installed.read_text() != REQUIREMENTS.read_text():
-            uv = os.environ.get("UV") or shutil.which("uv") or str(REPOSITORY / ".tools" / "bin" / "uv")
-            make = [
-                uv,
-                "venv",
-                "--quiet",
-                "--no-project",
-                "--clear",
-                "--python",
-                sys.executable,
-                str(environment),
-            ]
-            install = [
-                uv,
-                "pip",
-                "sync",
-                "--quiet",
-                "--no-config",
-                "--python",
-                str(python),
-                str(REQUIREMENTS),
-            ]
-            for command in (make, install):
-                subprocess.run(command, check=True, cwd=environment.parent, timeout=300)
+            run_uv("venv", "--no-project", "--clear", "--python", sys.executable, str(environment))
+            run_uv("pip", "sync", "--python", str(python), str(REQUIREMENTS))
             installed.write_text(REQUIREMENTS.read_text())
     return str(python)
 

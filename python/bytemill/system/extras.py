@@ -7,6 +7,15 @@ from typing import Any
 from bytemill.errors import MissingExtraError
 
 _ROOT = Path(__file__).resolve().parents[3]
+EXTRA_OF = {
+    "gguf": "formats",
+    "huggingface_hub": "hub",
+    "tiktoken": "formats",
+    "tokenizers": "formats",
+    "torch": "lm",
+    "transformers": "formats",
+}
+"""Optional libraries that are imported by name, and the extras that bring them."""
 
 
 def is_checkout() -> bool:
@@ -29,7 +38,7 @@ def import_library(name: str, feature: str) -> Any:
     """Import an optional library.
 
     Args:
-        name: Name of the module and of its package.
+        name: Name of the module and of its package, one of `EXTRA_OF`.
         feature: What needs it, for the message.
 
     Raises:
@@ -40,5 +49,5 @@ def import_library(name: str, feature: str) -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"{feature} needs the package {name}, which is not installed or cannot be imported: {error}",
-            hint=f"pip install {name}",
+            hint=install_hint(EXTRA_OF[name]),
         ) from error

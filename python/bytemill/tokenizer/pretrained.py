@@ -24,6 +24,7 @@ from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.tiktoken.models import encoding_name_for_model
 from bytemill.formats.tiktoken.tiktoken import KNOWN_FILES, KnownFile
+from bytemill.system.extras import EXTRA_OF, install_hint
 from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:
@@ -166,10 +167,11 @@ class _Search:
                     tiktoken.from_bytes(data, location, known.pattern, known.special_tokens)
                 )
             self.reasons.append(f"{location} is damaged: its checksum is not the published one")
-        install = f", or pip install {' or '.join(self.missing)}" if self.missing else ""
+        install = " or ".join(install_hint(EXTRA_OF[package]) for package in self.missing)
         raise TokenizerFileError(
             f"{self.published.name}: not found ({'; '.join(self.reasons)})",
-            hint=f"save the published rank file as {self.cache_file}{install}",
+            hint=f"save the published rank file as {self.cache_file}"
+            + (f", or {install}" if install else ""),
         )
 
     def is_cached(self) -> bool:
@@ -268,7 +270,7 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
         raise TokenizerFileError(
             f"{name}: no such file or folder, not a published name, and huggingface_hub, which could download it, "
             "is not installed",
-            hint=f"pip install huggingface_hub; {_PUBLISHED_NAMES}",
+            hint=f"{install_hint('hub')}; {_PUBLISHED_NAMES}",
         )
     file_sets = (("tokenizer.json",), ("vocab.json", "merges.txt"))
     for files in file_sets:

@@ -32,6 +32,7 @@ from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.gguf import gguf
 from bytemill.formats.gguf.pre_tokenizers import PRE_TOKENIZERS
 from bytemill.formats.spec import TokenizerSpec
+from bytemill.system.extras import install_hint
 
 MakeSpec = Callable[..., TokenizerSpec]
 MakeFile = Callable[..., Path]
@@ -331,7 +332,7 @@ def test_a_missing_library_is_named(
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtraError, match="gguf") as caught:
         gguf.write(make_spec(), tmp_path / "u")
-    assert caught.value.hint == "pip install gguf"
+    assert caught.value.hint == install_hint("formats")
     assert detect.read(tmp_path / "t") == make_spec()  # reading needs none
 
 

@@ -18,6 +18,7 @@ from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import sidecar_files
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
+from bytemill.system.extras import install_hint
 
 CORPUS = "the cat sat on the mat and the cat's 12345 mats; naïve 日本語 😀 the end.\n"
 SPECIAL = ["<|endoftext|>", "<pad>", "<mask>"]
@@ -85,7 +86,7 @@ def test_a_library_that_is_missing_is_named(ours: Tokenizer, monkeypatch: pytest
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match="needs the package tokenizers") as caught:
         ours.to_huggingface()
-    assert caught.value.hint == "pip install tokenizers"
+    assert caught.value.hint == install_hint("formats")
     with pytest.raises(MissingExtraError, match="needs the package transformers"):
         ours.to_transformers()
 

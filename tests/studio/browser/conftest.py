@@ -45,7 +45,7 @@ def open_page(browser: Any, url: str) -> Iterator[Callable[..., Any]]:
         contexts.append(context)
         context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address.rstrip("/"))
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: problems.append(f"error: {error.stack}"))
         page.on("request", lambda request: note(request.url))
         if is_quiet:
@@ -68,7 +68,7 @@ def open_page(browser: Any, url: str) -> Iterator[Callable[..., Any]]:
     assert not problems, problems
 
 
-def until(page: Any, expression: str, seconds: float = 20) -> None:
+def until(page: Any, expression: str, seconds: float = 60) -> None:
     """Wait until an expression of JavaScript is true. Playwright's own function needs eval, which the page forbids."""
     end = time.monotonic() + seconds
     # What is not there yet is not an error.
