@@ -154,6 +154,10 @@ CASES = {
     "encode the corpus again: bytemill data encode TOKENIZER INPUTS --output {} --overwrite": Case(
         "data info shards --verify", damage_a_shard
     ),
+    "encode it first: bytemill data encode TOKENIZER {} -o DIR": Case("data info corpus.txt"),
+    "encode it first: bytemill data encode {}; then train with --data.train {}": Case(
+        f"lm train {MODEL} --data.tokenizer tokenizer.json --data.train corpus.txt"
+    ),
     "ids are whole numbers separated by blanks or commas, as `bytemill tokenizer encode` prints them": Case(
         "tokenizer decode tokenizer.json word", more="tokenizer.json 'some text'"
     ),

@@ -37,10 +37,11 @@ def data_folders(data: DataConfig) -> tuple[list[Path], dict[str, list[Path]]]:
     """
     if texts := [name for name in data.train if _is_text(name)]:
         folder = "shards" if not Path("shards").exists() else f"{Path(texts[0]).stem}_shards"
-        encode = ["bytemill", "data", "encode", data.tokenizer, *texts, "-o", folder]
+        arguments = shlex.join([data.tokenizer, *texts, "-o", folder])
         raise RunConfigError(
             f"{texts[0]} is not a folder of shards",
-            hint=f"encode it first: {shlex.join(encode)}; then train with --data.train {shlex.quote(folder)}",
+            hint=f"encode it first: bytemill data encode {arguments}; then train with --data.train "
+            f"{shlex.quote(folder)}",
         )
     parts = [parts_of(Path(folder)) for folder in data.train]
     sets: dict[str, list[Path]] = {}
