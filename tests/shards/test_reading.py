@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,21 @@ def test_tokens_are_read_across_shards_as_copies(shards: Path) -> None:
     piece[:] = 0
     assert tokens.read(0, 5).tolist() == list(TEXT.encode()[:5])
     assert tokens.manifest == read_manifest(shards)
+
+
+def test_a_pickle_has_the_path_and_not_the_ids(
+    tmp_path: Path, byte_tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT * 10_000]), "shards", shard_tokens=400_000)
+    tokens = TokenShards("shards")
+    data = pickle.dumps(tokens)
+    assert len(data) < 10_000
+    monkeypatch.chdir("/")  # as a worker elsewhere
+    again = pickle.loads(data)
+    assert "arrays" not in vars(again)  # the worker that reads maps the files
+    assert again[399_990:400_010].tolist() == tokens[399_990:400_010].tolist()
+    assert isinstance(again.arrays[0], np.memmap)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 5), (0, 101), (6, 5), (101, 101)])

@@ -1,5 +1,6 @@
 """Ids that are read from an object store are those on this machine."""
 
+import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,9 @@ def test_ranges(encoded: tuple[str, Path], tokens: StoredTokens):
     tokens.prefetch([*ranges, (5, len(here) + 1)])
     for start, stop in ranges:
         assert np.array_equal(tokens.read(start, stop), here.read(start, stop)), (start, stop)
+    again = pickle.loads(pickle.dumps(tokens))
+    assert np.array_equal(again.read(690, 710), here.read(690, 710))
+    again.close()
     ends, expected = tokens.document_ends(), here.document_ends()
     assert ends is not None
     assert np.array_equal(ends, np.asarray(expected))

@@ -3,6 +3,7 @@
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias, cast, overload
@@ -24,7 +25,8 @@ class TokenShards:
     """The ids of a shard folder as one array that stays on the disk.
 
     `len(tokens)`, `tokens[i]` and `tokens[start:stop]` work as for a NumPy array; a slice is a copy. `verify` checks
-    the content of the shards.
+    the content of the shards. A pickled one holds the path and the manifest, and maps the files again where it is used,
+    so the workers of a `torch.utils.data.DataLoader` share the pages of the disk cache.
 
     Args:
         folder: Folder that contains `manifest.json`. Shards in an object store are copied to the cache folder first;
@@ -39,9 +41,18 @@ class TokenShards:
         self.manifest = read_manifest(self.folder)
         self.dtype = np.dtype(self.manifest.dtype)
         self.n_tokens = self.manifest.n_tokens
-        self.arrays = _open_arrays(self.folder, self.manifest)
+        self._starts = [0, *accumulate(shard.n_tokens for shard in self.manifest.shards)]
+        _ = self.arrays  # a damaged folder is an error now, not at the first read
+
+    @cached_property
+    def arrays(self) -> list[TokenArray]:
         """Ids of each shard, read-only."""
-        self._starts = [0, *accumulate(map(len, self.arrays))]
+        return _open_arrays(self.folder, self.manifest)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled mapping would contain the file. Another process may have another current folder.
+        state = {name: value for name, value in self.__dict__.items() if name != "arrays"}
+        return {**state, "folder": self.folder.absolute()}
 
     def __len__(self) -> int:
         return self.n_tokens

@@ -11,6 +11,7 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ class StoredTokens:
 
     def __init__(self, url: str, *, cache_bytes: int | None = None) -> None:
         self.folder = url
+        self._cache_bytes = cache_bytes
         self.manifest: Manifest = read_manifest(url)
         self.dtype = np.dtype(self.manifest.dtype)
         self.n_tokens = self.manifest.n_tokens
@@ -76,6 +78,9 @@ class StoredTokens:
         self._pool: RequestPool[tuple[int, int, int], bytes] = RequestPool(self._request, _REQUESTS_AT_ONCE)
         self._ahead: OrderedDict[tuple[int, int], list[Future[bytes] | NDArray[Any]]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(StoredTokens, cache_bytes=self._cache_bytes), (self.folder,)
 
     def __len__(self) -> int:
         return self.n_tokens
