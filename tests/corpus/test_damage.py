@@ -273,6 +273,21 @@ def test_damaged_parquet_and_arrow_files_are_refused(tmp_path: Path) -> None:
         assert "damaged" in refusal(path)
 
 
+def test_a_wrong_byte_in_a_parquet_page_with_a_checksum_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = [f"This is story number {number}." for number in range(100)]
+
+    def damaged(*, has_checksums: bool) -> None:
+        options = {"compression": "none", "use_dictionary": False, "write_page_checksum": has_checksums}
+        pq.write_table(pa.table({"text": texts}), path, **options)
+        path.write_bytes(path.read_bytes().replace(b"number 50.", b"number 51."))
+
+    damaged(has_checksums=True)
+    assert "checksum" in refusal(path)
+    damaged(has_checksums=False)
+    assert len(texts_of(read(Corpus(path)))) == 100
+
+
 def test_columns_that_are_missing_or_no_strings_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet(path)

@@ -84,7 +84,7 @@ def test_a_pickle_has_the_path_and_not_the_ids(
     data = pickle.dumps(tokens)
     assert len(data) < 10_000
     monkeypatch.chdir("/")  # as a worker elsewhere
-    again = pickle.loads(data)
+    again = pickle.loads(data)  # noqa: S301
     assert "arrays" not in vars(again)  # the worker that reads maps the files
     assert again[399_990:400_010].tolist() == tokens[399_990:400_010].tolist()
     assert isinstance(again.arrays[0], np.memmap)

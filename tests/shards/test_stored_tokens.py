@@ -56,7 +56,7 @@ def test_ranges(encoded: tuple[str, Path], tokens: StoredTokens):
     tokens.prefetch([*ranges, (5, len(here) + 1)])
     for start, stop in ranges:
         assert np.array_equal(tokens.read(start, stop), here.read(start, stop)), (start, stop)
-    again = pickle.loads(pickle.dumps(tokens))
+    again = pickle.loads(pickle.dumps(tokens))  # noqa: S301
     assert np.array_equal(again.read(690, 710), here.read(690, 710))
     again.close()
     ends, expected = tokens.document_ends(), here.document_ends()

@@ -169,7 +169,9 @@ def read_parquet(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) 
     pa, parquet = libraries.pyarrow(file.name), libraries.pyarrow(file.name, "pyarrow.parquet")
     row = int(state.get("row", 0))
     with _seekable(file) as opened, _failures(file.name, pa):
-        parquet_file = parquet.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False)
+        parquet_file = parquet.ParquetFile(
+            opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True
+        )
         metadata = parquet_file.metadata
         names = parquet_file.schema_arrow.names
         columns = [options.field if options.field in names else ".".join(options.path)]
