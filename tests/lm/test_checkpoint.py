@@ -239,3 +239,21 @@ def test_metrics_after_the_checkpoint_are_removed_on_resume(tmp_path: Path):
     ]
     MetricsLog(tmp_path / "m.jsonl").close()
     assert read_metrics(tmp_path / "m.jsonl") == []
+
+
+@pytest.mark.parametrize("damage", [b"\x00\xff garbage", b'{"kind": "step", "step": "1"}', b"[1]", b""])
+def test_a_damaged_line_of_the_metrics_is_set_aside_and_the_others_stay(tmp_path: Path, damage: bytes):
+    path = tmp_path / "m.jsonl"
+    lines = [json.dumps({"kind": "step", "step": step}).encode() + b"\n" for step in range(1, 6)]
+    path.write_bytes(b"".join([damage + b"\n", *lines[1:3], damage + b"\n", lines[4], b'{"kind": "st']))
+    assert [record["step"] for record in read_metrics(path)] == [2, 3, 5]
+    log = MetricsLog(path, after_step=4)
+    log.close()
+    assert log.n_damaged == 2
+    assert path.read_bytes() == b"".join(lines[1:3])
+    assert log.damaged_path == tmp_path / "m.damaged.jsonl"
+    assert log.damaged_path.read_bytes() == (damage + b"\n") * 2
+    intact = MetricsLog(path, after_step=4)
+    intact.close()
+    assert intact.n_damaged == 0
+    assert path.read_bytes() == b"".join(lines[1:3])

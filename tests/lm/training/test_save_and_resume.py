@@ -75,6 +75,19 @@ def test_training_continues_while_a_checkpoint_is_written(
     assert all(resumed[name].equal(expected[name]) for name in expected)
 
 
+def test_a_damaged_line_of_the_metrics_is_reported_on_resume(settings: Settings):
+    folder = train(settings(**{**SHORT, "training__steps": 2}))
+    first, *rest = folder.metrics.read_bytes().splitlines(keepends=True)
+    folder.metrics.write_bytes(b"#" + b"".join([first, *rest]))
+    records: list[dict[str, Any]] = []
+    train(settings(**{**SHORT, "training__steps": 3}), on_record=records.append)
+    (notice,) = (record["text"] for record in records if record["kind"] == "notice")
+    assert (
+        notice == f"1 line of {folder.metrics} could not be read: see {folder.path / 'metrics.damaged.jsonl'}"
+    )
+    assert folder.metrics.read_bytes().startswith(b"".join(rest))
+
+
 @pytest.mark.parametrize("asynchronous", ["always", "never"])
 def test_a_full_disk_ends_the_run_and_the_last_checkpoint_remains(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, asynchronous: str

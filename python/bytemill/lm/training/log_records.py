@@ -10,6 +10,7 @@ from bytemill.lm.cpu_threads import are_cores_shared
 from bytemill.lm.device import peak_memory
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trackers import Trackers
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +51,9 @@ class Recorder:
         self._on_record = on_record if log else None
         records = read_metrics(log.path) if log else []
         self._recorded = run.processes.share({(record["kind"], record["step"]) for record in records})
+        if log and log.n_damaged:
+            text = f"{plural(log.n_damaged, 'line')} of {log.path} could not be read: see {log.damaged_path}"
+            self.show("notice", run.step, text=text)
         self._trackers = Trackers(run, lambda text: self.show("notice", run.step, text=text)) if log else None
 
     def __call__(self, kind: str, step: int, **values: Any) -> None:
