@@ -159,6 +159,36 @@ def test_an_interrupted_encoding_resumes(tok: bm.Tokenizer, paths: list[Path], t
     assert files_of(folder) == files_of(tmp_path / "one")
 
 
+@pytest.mark.parametrize(("what", "pattern"), [("unit", f"{UNITS_NAME}/*.ids"), ("shard", "shard_*.npy")])
+def test_what_was_damaged_after_an_interruption_is_made_again(
+    tok: bm.Tokenizer, paths: list[Path], tmp_path: Path, what: str, pattern: str
+) -> None:
+    bm.encode_corpus(tok, Corpus(paths), tmp_path / "one", shard_tokens=2000)
+    folder = tmp_path / "many"
+    notes: list[str] = []
+
+    def run(progress: Any = None) -> None:
+        options: dict[str, Any] = {"unit_bytes": 5000, "shard_tokens": 2000, "note": notes.append}
+        with InlineExecutor() as executor:
+            encode_corpus(executor, tok, Corpus(paths), folder, progress=progress, **options)
+
+    def stop_in_packing(event: UnitProgress) -> None:
+        if event.stage == "pack" and event.n_done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(stop_in_packing)
+    assert notes == []
+    path = max(folder.glob(pattern), key=lambda path: path.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    run()
+    (note,) = notes
+    assert note.startswith(f"damaged since the interruption, and made again: 1 {what} (")
+    assert files_of(folder) == files_of(tmp_path / "one")
+
+
 def test_an_unfinished_folder_of_other_settings_is_refused(
     tok: bm.Tokenizer, paths: list[Path], tmp_path: Path
 ) -> None:

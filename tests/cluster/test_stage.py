@@ -1,5 +1,6 @@
 """Results are whole or absent, and of two attempts one counts."""
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,9 +120,26 @@ def test_sweeping_keeps_results(stage: Stage) -> None:
     write(stage, "b.json", b'{"files": {"ids": ["b.0123.ids", 99]}}')
     if isinstance(stage, FolderStage):
         (stage.folder / "b.0123.tmp").mkdir()
-    stage.sweep()
+    assert stage.sweep() == ["b"]
     assert [name.rpartition(".")[2] for name in names_in(stage)] == ["ids", "json"]
     assert stage.result("a") is not None
+
+
+def test_sweeping_removes_results_of_other_content(tmp_path: Path) -> None:
+    stage = FolderStage(tmp_path)
+    attempt(stage, b"content")
+    assert stage.sweep() == []
+    next(tmp_path.glob("a.*.ids")).write_bytes(b"CONTENT")
+    assert stage.result("a") is not None  # workers compare sizes only
+    assert stage.sweep() == ["a"]
+    assert names_in(stage) == []
+
+
+def test_a_wrong_number_in_a_record_is_damage(stage: Stage) -> None:
+    with stage.attempt("a") as first:
+        first.publish({"n_tokens": 512})
+    write(stage, "a.json", json.dumps(stage.result("a")).encode().replace(b"512", b"513"))
+    assert stage.result("a") is None
 
 
 def test_data_that_is_gone_is_an_error(stage: Stage) -> None:

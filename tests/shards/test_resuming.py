@@ -4,6 +4,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -204,19 +205,33 @@ def test_with_a_full_disk_the_work_stops_and_goes_on_when_there_is_room(
     assert contents(out) == undisturbed("npy")
 
 
-@pytest.fixture
-def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that an interrupted run has left, of shards of the kind npy."""
+@pytest.fixture(scope="session")
+def interrupt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str], Path]:
+    """Make a folder that an interrupted run of a kind has left."""
     from bytemill.shards import pipeline
 
-    monkeypatch.setattr(pipeline, "_GROUP_BYTES", 1)
-    out, source = tmp_path / "out", documents()
-    progress = stop_at(source.total_bytes // 2, KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        encode_corpus(
-            tokenizer_of_bytes(), source, out, progress=progress, checkpoint_bytes=1, **KINDS["npy"]
-        )
-    return out
+    made: dict[str, Path] = {}
+
+    def copy(out: Path, kind: str) -> Path:
+        if kind not in made:
+            source = documents()
+            progress = stop_at(source.total_bytes // 2, KeyboardInterrupt())
+            folder = tmp_path_factory.mktemp("interrupted") / "out"
+            options = {**KINDS[kind], "progress": progress, "checkpoint_bytes": 1}
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(pipeline, "_GROUP_BYTES", 1)
+                with pytest.raises(KeyboardInterrupt):
+                    encode_corpus(tokenizer_of_bytes(), source, folder, **options)
+            made[kind] = folder
+        return Path(shutil.copytree(made[kind], out))
+
+    return copy
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path, interrupt: Callable[[Path, str], Path]) -> Path:
+    """A folder that an interrupted run has left, of shards of the kind npy."""
+    return interrupt(tmp_path / "out", "npy")
 
 
 @pytest.mark.parametrize(
@@ -257,23 +272,53 @@ def test_overwriting_begins_afresh(interrupted: Path) -> None:
     assert read_manifest(interrupted).n_tokens == 3
 
 
-def test_what_was_lost_in_between_is_named(interrupted: Path) -> None:
-    growing = next(interrupted.glob(".shard_*.partial"))
-    growing.write_bytes(growing.read_bytes()[:100])
-    with pytest.raises(OutputError, match=r"cannot resume .*: .* has 100 bytes of ") as caught:
-        encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
-    assert caught.value.hint is not None
-    growing.unlink()
-    with pytest.raises(OutputError, match=r"cannot resume .*: .* has 0 bytes of "):
-        encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"])
-    encode_corpus(tokenizer_of_bytes(), documents(), interrupted, **KINDS["npy"], overwrite=True)
-    assert verify(interrupted) == []
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[min(200, len(data) // 2)] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "damage", "says"),
+    [
+        ("npy", ".shard_*.npy.partial", cut, "has 100 bytes of "),
+        ("npy", ".shard_*.npy.partial", Path.unlink, "cannot be read"),
+        ("npy", ".shard_*.npy.partial", flip, "has other content than it had"),
+        ("npy", "shard_*.npy", flip, "has sha256"),
+        ("npy", "shard_*.npy", Path.unlink, "is missing"),
+        ("split", ".documents.npy.partial", flip, "has other content than it had"),
+        ("megatron", "shard_*.idx", cut, "has 100 bytes"),
+        ("megatron", ".shard_*.ends.partial", flip, "has other content than it had"),
+    ],
+)
+def test_what_was_damaged_in_between_is_made_again(
+    tmp_path: Path,
+    undisturbed: Callable[[str], dict[str, bytes]],
+    kind: str,
+    pattern: str,
+    damage: Callable[[Path], None],
+    says: str,
+    interrupt: Callable[[Path, str], Path],
+) -> None:
+    out = interrupt(tmp_path / "out", kind)
+    found = sorted(out.rglob(pattern))
+    damage(found[-1])
+    notes: list[str] = []
+    encode_corpus(tokenizer_of_bytes(), documents(), out, note=notes.append, **KINDS[kind])
+    assert contents(out) == undisturbed(kind)
+    (note,) = notes
+    assert note.startswith(f"{out} was damaged after the interruption, so the encoding starts over: ")
+    assert says in note
 
 
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        (["version"], 1, "version is 1; it must be 2"),
+        (["version"], 1, "version is 1; it must be 3"),
         (["identity"], ..., "identity is missing"),
         (["n_bytes_read"], "7", "n_bytes_read is '7'; it must be a valid integer"),
         (["carry"], [1], "carry[0] is 1; it must be a valid string"),
@@ -281,6 +326,7 @@ def test_what_was_lost_in_between_is_named(interrupted: Path) -> None:
         (["parts", 0, "source_bytes"], [-1], "parts[0].source_bytes[0] is -1; it must be greater than"),
         (["writers", 0, "n_tokens"], None, "writers[0].n_tokens is None; it must be a valid integer"),
         (["writers", 0, "shards", 0, "file"], "/etc", "it must be the file name of a shard"),
+        (["n_bytes_read"], 7, "its sha256 does not match its content"),
         ([], [], "it is not a JSON object"),
     ],
 )

@@ -172,6 +172,7 @@ def encode(
             output_folder,
             num_threads=threads,
             progress=progress,
+            note=lambda text: output.note(text, quiet=quiet),
             overwrite=overwrite,
             **settings,
         )

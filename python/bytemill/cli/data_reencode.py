@@ -137,6 +137,7 @@ def reencode(
                 output_folder,
                 num_threads=threads,
                 progress=progress,
+                note=lambda text: output.note(text, quiet=quiet),
                 overwrite=overwrite,
                 **settings,
             )

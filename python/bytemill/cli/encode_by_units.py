@@ -55,6 +55,7 @@ def encode_by_units(
             unit_bytes=unit_bytes,
             num_threads=num_threads,
             progress=processes.progress(display, quiet=quiet),
+            note=lambda text: output.note(text, quiet=quiet),
             overwrite=overwrite,
             **settings,
         )

@@ -142,6 +142,7 @@ def count_by_processes(
             _units_folder(output_file),
             unit_bytes=processes.unit_bytes,
             progress=progress,
+            note=lambda text: output.note(text, quiet=quiet),
         )
     if counts_file is not None:
         save(counted, counts_file)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bytemill._core import N_COUNT_PARTITIONS, UNICODE_VERSION, PretokenCounter, safe_cut
 from bytemill.cluster.plan import Unit, default_unit_bytes, read_plan, units_of, write_plan
 from bytemill.cluster.schedule import Work, run
-from bytemill.cluster.stage import FolderStage, StoreStage, digest
+from bytemill.cluster.stage import FolderStage, StoreStage, digest, note_damage
 from bytemill.corpus import Corpus, CorpusCounts, not_utf8
 from bytemill.corpus.ranges import divide
 from bytemill.corpus.sources import empty_corpus, unreadable
@@ -31,6 +31,7 @@ from bytemill.training.mixture import common_scale, exact_weight, finish_weighte
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from bytemill._core import PretokenCounts
     from bytemill.cluster.executor import Executor
@@ -53,6 +54,7 @@ def count_corpus(
     *,
     unit_bytes: int | None = None,
     progress: Report | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> CountedCorpus:
     """Count the pre-tokens of a corpus of files on an executor; `bytemill.train` accepts the result.
 
@@ -68,6 +70,7 @@ def count_corpus(
             stay in it.
         unit_bytes: Bytes of the inputs that a task counts; by default 16 MiB to 1 GiB, by their size.
         progress: Called in this thread a few times a second. An exception that it raises ends the work.
+        note: Called with a sentence if what an interrupted run left is damaged, and is made again.
 
     Raises:
         ClusterError: A task failed for a reason other than its input, the cluster is lost, or the folder belongs to
@@ -83,7 +86,7 @@ def count_corpus(
         stage = FolderStage(folder / "units") if url is None else StoreStage(StoreFolder(url) / "units")
         plan = folder / "plan.json" if url is None else f"{url}/plan.json"
         stage.create()
-        stage.sweep()
+        note_damage(note, "unit", stage.sweep())
         units, seed = _plan(corpus, settings, unit_bytes, plan)
         multiples, denominator = common_scale(corpus_weights(corpus))
         executor.set_context(CountContext(corpus, settings, multiples, stage, seed))

@@ -19,7 +19,7 @@ import numpy as np
 from bytemill.cluster.encode_tasks import EncodeContext, PackItem, encode_unit, pack_shard
 from bytemill.cluster.plan import Unit, default_unit_bytes, ranges_of, read_plan, units_of, write_plan
 from bytemill.cluster.schedule import Work, run
-from bytemill.cluster.stage import digest
+from bytemill.cluster.stage import digest, note_damage
 from bytemill.cluster.target import Target, target_of
 from bytemill.corpus import Corpus, CorpusCounts
 from bytemill.corpus.sources import empty_corpus
@@ -34,6 +34,7 @@ from bytemill.system.records import parse_record
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
     from typing import Unpack
 
     from numpy.typing import NDArray
@@ -54,6 +55,7 @@ def encode_corpus(
     unit_bytes: int | None = None,
     num_threads: int = 1,
     progress: Report | None = None,
+    note: Callable[[str], None] | None = None,
     overwrite: bool = False,
     **options: Unpack[EncodeOptions],
 ) -> Manifest:
@@ -71,6 +73,7 @@ def encode_corpus(
         unit_bytes: Bytes of the inputs that a task encodes; by default 16 MiB to 1 GiB, by their size.
         num_threads: Threads of a task.
         progress: Called in this thread a few times a second. An exception that it raises ends the work.
+        note: Called with a sentence if what an interrupted run left is damaged, and is made again.
         overwrite: Replace existing shards.
         options: As for `bytemill.encode_corpus`.
 
@@ -92,7 +95,7 @@ def encode_corpus(
         units = _plan(job, corpus, unit_bytes, target.plan, resumes=resumes)
         stage = target.stage
         stage.create()
-        stage.sweep()
+        note_damage(note, "unit", stage.sweep())
         executor.set_context(
             EncodeContext(tokenizer, corpus, job.layout.name, job.settings, target, num_threads)
         )
@@ -104,7 +107,7 @@ def encode_corpus(
             raise empty_corpus(corpus.source_names)
         manifests: list[Manifest] = []
         for index in range(len(job.parts) or 1):
-            written = _Packing(target, job, index, encoded).run(executor, progress)
+            written = _Packing(target, job, index, encoded).run(executor, progress, note)
             manifests.append(job.manifest(index, _part_counts(units, encoded, index), counts, written))
         manifests = target.publish(manifests, job.request, overwrite=overwrite)
     return manifests[0]
@@ -157,23 +160,28 @@ class _Packing:
         self._last_ends: tuple[int, NDArray[np.uint64]] = (-1, np.empty(0, "<u8"))
         """The unit whose ends were read last, and the ends in it."""
 
-    def run(self, executor: Executor, progress: Report | None) -> WrittenShards:
+    def run(
+        self, executor: Executor, progress: Report | None, note: Callable[[str], None] | None
+    ) -> WrittenShards:
         """Write the shards and the document index."""
         items = [self._item(number, *bounds) for number, bounds in enumerate(pairwise(self._bounds()))]
-        known = {
-            index: result
-            for index, result in self._stage.results(item.name for item in items).items()
-            if self._target.has_files(self._index, result["shard"])
+        known = self._stage.results(item.name for item in items)
+        damaged = {
+            index: problem
+            for index, result in known.items()
+            if (problem := self._target.damage(self._index, self._info(result)))
         }
+        note_damage(note, "shard", list(damaged.values()))
+        known = {index: result for index, result in known.items() if index not in damaged}
         item_bytes = np.dtype(self._job.layout.dtype(self._job.tokenizer.core.dtype)).itemsize
         sizes = [sum(n for _, _, n in item.ids) * item_bytes for item in items]
         results = run(executor, Work("pack", pack_shard, items, sizes, known), progress)
-        shards = [
-            parse_record(ShardInfo, result["shard"], str(self._target.plan), ClusterError, RESTART_HINT)
-            for result in results
-        ]
+        shards = [self._info(result) for result in results]
         documents = self._write_documents() if self._job.settings.document_index else None
         return tuple(shards), documents, int(self._starts[-1])
+
+    def _info(self, result: dict[str, Any]) -> ShardInfo:
+        return parse_record(ShardInfo, result["shard"], str(self._target.plan), ClusterError, RESTART_HINT)
 
     def _bounds(self) -> list[int]:
         """Return where the shards start, and at the end the number of ids."""

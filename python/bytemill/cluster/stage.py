@@ -1,8 +1,8 @@
 """Where tasks leave their results, shared by all workers: a folder, or an object store.
 
-A result is a small JSON file that names its data files. A task writes the data under names of its own attempt and then
-the JSON under the name of the result, which succeeds for the first attempt only. So a result is whole or absent, and of
-two copies of a task one counts.
+A result is a small JSON file that names its data files, with their sizes and hashes and a digest of itself. A task
+writes the data under names of its own attempt and then the JSON under the name of the result, which succeeds for the
+first attempt only. So a result is whole or absent, and of two copies of a task one counts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from bytemill.errors import ClusterError
 from bytemill.storage.requests import RequestPool
 from bytemill.system.atomic_files import make_folder, output_errors
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Mapping
     from types import TracebackType
 
     from bytemill.storage import StoreFolder
@@ -54,8 +56,13 @@ class Stage(Protocol):
         """Begin an attempt at a result."""
         ...
 
-    def sweep(self) -> None:
-        """Remove what belongs to no result: the files of attempts that were killed."""
+    def sweep(self) -> list[str]:
+        """Remove what belongs to no result: the files of attempts that were killed, and damaged results.
+
+        Returns:
+            The names of damaged results: in a folder, those whose files have other content than was written. An object
+            store keeps checksums itself, so there the sizes are compared.
+        """
         ...
 
     def read(self, file: str, start: int, n_bytes: int) -> bytes:
@@ -149,12 +156,11 @@ class FolderStage:
     def result(self, name: str) -> dict[str, Any] | None:
         """See `Stage`."""
         try:
-            document = json.loads((self.folder / (name + _SUFFIX)).read_bytes())
-            files = document["files"].values()
-            is_whole = all((self.folder / file).stat().st_size == n_bytes for file, n_bytes in files)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            document = _parsed((self.folder / (name + _SUFFIX)).read_bytes())
+            sizes = {file: (self.folder / file).stat().st_size for file in _names_of(document)}
+        except OSError:
             return None
-        return document if is_whole else None
+        return document if document and _is_whole(document, sizes) else None
 
     def results(self, names: Iterable[str]) -> dict[int, dict[str, Any]]:
         """See `Stage`."""
@@ -165,13 +171,18 @@ class FolderStage:
         """See `Stage`."""
         return Attempt(self, name, self.folder, removes_folder=False)
 
-    def sweep(self) -> None:
+    def sweep(self) -> list[str]:
         """See `Stage`."""
         paths = list(self.folder.iterdir())
-        kept: set[str] = set()
-        for path in paths:
-            if path.suffix == _SUFFIX and (document := self.result(path.stem)) is not None:
-                kept |= {path.name, *(file for file, _ in document["files"].values())}
+        names = [path.stem for path in paths if path.suffix == _SUFFIX]
+        with ThreadPoolExecutor() as pool:
+            intact = dict(zip(names, pool.map(self._intact, names), strict=True))
+        kept = {
+            file
+            for name, document in intact.items()
+            if document
+            for file in (name + _SUFFIX, *_names_of(document))
+        }
         for path in paths:
             if path.name not in kept:
                 with contextlib.suppress(OSError):
@@ -179,6 +190,18 @@ class FolderStage:
                         shutil.rmtree(path)
                     else:
                         path.unlink()
+        return [name for name, document in intact.items() if document is None]
+
+    def _intact(self, name: str) -> dict[str, Any] | None:
+        """Return the record of a result whose files have the content that was written, else None."""
+        document = self.result(name)
+        if document is None:
+            return None
+        try:
+            hashes = [_sha256(self.folder / file) for file in _names_of(document)]
+        except OSError:
+            return None
+        return document if hashes == document["sha256"] else None
 
     def read(self, file: str, start: int, n_bytes: int) -> bytes:
         """See `Stage`."""
@@ -205,7 +228,7 @@ class FolderStage:
         final = self.folder / (attempt.name + _SUFFIX)
         with output_errors(final):
             files = {label: [path.name, _synced_size(path)] for label, path in attempt.files.items()}
-            document = {**record, "files": files}
+            document = _signed(record, files, [_sha256(path) for path in attempt.files.values()])
             temporary = self.folder / f"{attempt.name}.{attempt.tag}{_SUFFIX}"
             with temporary.open("xb") as file:
                 file.write(json.dumps(document).encode())
@@ -239,12 +262,8 @@ class StoreStage:
     def result(self, name: str) -> dict[str, Any] | None:
         """See `Stage`."""
         document = self._document(name)
-        try:
-            files = [] if document is None else list(document["files"].values())
-            is_whole = all(self.store.size(file) == n_bytes for file, n_bytes in files)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None
-        return document if is_whole else None
+        sizes = {file: self.store.size(file) for file in _names_of(document)}
+        return document if document and _is_whole(document, sizes) else None
 
     def results(self, names: Iterable[str]) -> dict[int, dict[str, Any]]:
         """See `Stage`."""
@@ -256,14 +275,15 @@ class StoreStage:
         folder = Path(tempfile.mkdtemp(prefix="bytemill-"))
         return Attempt(self, name, folder, removes_folder=True)
 
-    def sweep(self) -> None:
+    def sweep(self) -> list[str]:
         """See `Stage`."""
         sizes = self.store.list()
-        kept: set[str] = set()
-        for name, document in self._whole(sizes).items():
-            kept |= {name + _SUFFIX, *(file for file, _ in document["files"].values())}
+        whole = self._whole(sizes)
+        kept = {file for name, document in whole.items() for file in (name + _SUFFIX, *_names_of(document))}
         self.store.delete(name for name in sizes if name not in kept)
         self.store.abort_uploads(self.store.unfinished_uploads())
+        names = (name.removesuffix(_SUFFIX) for name in sizes if name.endswith(_SUFFIX))
+        return [name for name in names if name not in whole]
 
     def read(self, file: str, start: int, n_bytes: int) -> bytes:
         """See `Stage`."""
@@ -292,7 +312,7 @@ class StoreStage:
             with output_errors(path):
                 files[label] = [path.name, path.stat().st_size]
             self.store.upload(path.name, path)
-        document = {**record, "files": files}
+        document = _signed(record, files, [])
         data, final = json.dumps(document).encode(), attempt.name + _SUFFIX
         is_first = self.store.create(final, data)
         if not is_first and self.result(attempt.name) is None:
@@ -304,13 +324,7 @@ class StoreStage:
 
     def _document(self, name: str) -> dict[str, Any] | None:
         found = self.store.get(name + _SUFFIX)
-        if found is None:
-            return None
-        try:
-            document: Any = json.loads(found.data)
-        except ValueError:
-            return None
-        return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+        return None if found is None else _parsed(found.data)
 
     def _whole(self, sizes: dict[str, int]) -> dict[str, dict[str, Any]]:
         """Return the records of the results whose files have the sizes that they say, by name."""
@@ -322,11 +336,32 @@ class StoreStage:
         }
 
 
-def _is_whole(document: dict[str, Any], sizes: dict[str, int]) -> bool:
+def _signed(record: dict[str, Any], files: dict[str, list[Any]], hashes: list[str]) -> dict[str, Any]:
+    """Return the document of a result: the record, the files by label with the hash of each, and a digest of all."""
+    document = {**record, "files": files, "sha256": hashes}
+    return {**document, "digest": digest(document)}
+
+
+def _parsed(data: bytes) -> dict[str, Any] | None:
+    """Return the document of a result, or None if it is damaged."""
     try:
-        return all(sizes.get(file) == n_bytes for file, n_bytes in document["files"].values())
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
+        document: Any = json.loads(data)
+    except ValueError:
+        return None
+    if not isinstance(document, dict):
+        return None
+    found = cast("dict[str, Any]", document)
+    content = {key: value for key, value in found.items() if key != "digest"}
+    return found if found.get("digest") == digest(content) else None
+
+
+def _names_of(document: dict[str, Any] | None) -> list[str]:
+    """Return the names of the data files of a result."""
+    return [] if document is None else [file for file, _ in document["files"].values()]
+
+
+def _is_whole(document: dict[str, Any], sizes: Mapping[str, int | None]) -> bool:
+    return all(sizes.get(file) == n_bytes for file, n_bytes in document["files"].values())
 
 
 def _first(temporary: Path, final: Path, *, is_damaged: bool) -> None:
@@ -347,6 +382,23 @@ def _synced_size(path: Path) -> int:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
         return file.seek(0, os.SEEK_END)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def note_damage(note: Callable[[str], None] | None, what: str, damaged: list[str]) -> None:
+    """Tell that results of an interrupted run are damaged and are made again.
+
+    Args:
+        note: Called with a sentence.
+        what: What one of them is.
+        damaged: Their names, or what is wrong with them.
+    """
+    if damaged and note is not None:
+        note(f"damaged since the interruption, and made again: {plural(len(damaged), what)} ({damaged[0]})")
 
 
 def digest(*parts: Any) -> str:

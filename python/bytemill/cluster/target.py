@@ -12,6 +12,7 @@ from bytemill.shards.complete import complete_manifests
 from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folder
 from bytemill.shards.manifest import documents_name, new_tag, shard_name, write_manifest
 from bytemill.shards.store_manifests import complete_in_store, publish
+from bytemill.shards.verify import file_problem
 from bytemill.storage import StoreFolder, url_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class Target(Protocol):
 
     def has_files(self, part: int, shard: dict[str, Any]) -> bool:
         """Check whether the files of a shard have their final names and sizes."""
+        ...
+
+    def damage(self, part: int, shard: ShardInfo) -> str | None:
+        """Return how the files of a shard differ from what was written, or None; damaged ones are removed."""
         ...
 
     def add_shard(self, part: int, number: int, shard: ShardInfo, folder: Path, suffix: str) -> ShardInfo:
@@ -124,6 +129,14 @@ class FolderTarget:
         except OSError:
             return False
 
+    def damage(self, part: int, shard: ShardInfo) -> str | None:
+        """See `Target`."""
+        folder = self._folders(self.folder)[part]
+        problem = next(filter(None, (file_problem(folder, info) for info in (shard, *shard.sidecars))), None)
+        if problem:
+            (folder / shard.file).unlink(missing_ok=True)
+        return problem
+
     def add_shard(self, part: int, number: int, shard: ShardInfo, folder: Path, suffix: str) -> ShardInfo:
         """See `Target`."""
         moved = _renamed(shard, shard_name(number, ""), suffix)
@@ -184,6 +197,12 @@ class StoreTarget:
         """See `Target`."""
         store = self._stores()[part]
         return all(store.size(info["file"]) == info["n_bytes"] for info in (shard, *shard["sidecars"]))
+
+    def damage(self, part: int, shard: ShardInfo) -> str | None:
+        """See `Target`. The store keeps checksums itself."""
+        store = self._stores()[part]
+        infos = (shard, *shard.sidecars)
+        return next((f"{info.file} is gone" for info in infos if store.size(info.file) != info.n_bytes), None)
 
     def add_shard(self, part: int, number: int, shard: ShardInfo, folder: Path, suffix: str) -> ShardInfo:
         """See `Target`."""

@@ -10,11 +10,11 @@ from bytemill.corpus import Corpus, DocumentSource
 from bytemill.errors import ShardError
 from bytemill.shards.complete import complete_manifests
 from bytemill.shards.encode_job import EncodingJob, Errors, ShardTokenizer, prepended_token, shard_settings
-from bytemill.shards.encode_parts import encode_parts
+from bytemill.shards.encode_parts import encode_parts, say_starting_over
 from bytemill.shards.encode_to_store import encode_to_store
 from bytemill.shards.journal import JOURNAL_NAME, read_journal
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.lock import lock_folder, remove_partial_files
+from bytemill.shards.lock import lock_folder, remove_partial_files, start_over
 from bytemill.shards.manifest import (
     Manifest,
     write_manifest,
@@ -52,14 +52,16 @@ def encode_corpus(
     split_seed: int = 0,
     num_threads: int | None = None,
     progress: Callable[[EncodeProgress], None] | None = None,
+    note: Callable[[str], None] | None = None,
     overwrite: bool = False,
     checkpoint_bytes: int = CHECKPOINT_BYTES,
 ) -> Manifest:
     """Encode a corpus to a folder of shards, on this machine or in an object store.
 
     The files depend only on the tokenizer, the corpus and the options, not on the number of threads or on
-    interruptions. After Ctrl-C, a crash or a full disk, the same call resumes from the last checkpoint. A corpus that
-    cannot be read twice (standard input, an iterator) starts over. Memory does not grow with the corpus.
+    interruptions. After Ctrl-C, a crash or a full disk, the same call resumes from the last checkpoint. It starts over
+    if a file has been damaged since, or if the corpus cannot be read twice (standard input, an iterator). Memory does
+    not grow with the corpus.
 
     A folder that already contains the complete result is left unchanged. Each document is encoded by itself; a
     document without text has no tokens and no separator.
@@ -84,6 +86,7 @@ def encode_corpus(
         split_seed: Seed of that hash.
         num_threads: Threads of the encoder; by default one per core.
         progress: Called in this thread after every few megabytes. An exception that it raises stops the encoding.
+        note: Called with a sentence if something is done that was not asked for, such as starting over.
         overwrite: Replace existing shards.
         checkpoint_bytes: Bytes of text between checkpoints; there is one every ten seconds too.
 
@@ -115,6 +118,7 @@ def encode_corpus(
     options: _RunOptions = {
         "checkpoint_bytes": checkpoint_bytes,
         "progress": progress,
+        "note": note,
         "overwrite": overwrite,
     }
     if (url := url_of(out_folder)) is not None:
@@ -146,6 +150,11 @@ def _encode_to_folder(job: EncodingJob, folder: Path, **options: Unpack[_RunOpti
             for path in dict.fromkeys([folder, *parts])
         ]
         checkpoint = read_journal(folder, job.identity) if all(resumes) else None
+        if checkpoint is not None and (problem := job.resume_problem(folder, checkpoint)):
+            say_starting_over(options["note"], folder, problem)
+            for path in dict.fromkeys([folder, *parts]):
+                start_over(path)
+            checkpoint = None
         manifests = encode_parts(
             job, folder, checkpoint, checkpoint_bytes=options["checkpoint_bytes"], progress=progress
         )
@@ -162,6 +171,7 @@ class _RunOptions(TypedDict):
 
     checkpoint_bytes: int
     progress: Callable[[EncodeProgress], None] | None
+    note: Callable[[str], None] | None
     overwrite: bool
 
 

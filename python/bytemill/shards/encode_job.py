@@ -17,7 +17,7 @@ from bytemill.shards.manifest import (
     ShardSettings,
     SourceInfo,
 )
-from bytemill.shards.shard_writer import ShardWriter
+from bytemill.shards.shard_writer import ShardWriter, resume_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bytemill._core import Encoder
     from bytemill.corpus import CorpusCounts, DocumentSource
-    from bytemill.shards.journal import PartCounts, WriterState
+    from bytemill.shards.journal import Checkpoint, PartCounts, WriterState
     from bytemill.shards.layouts import Layout
     from bytemill.shards.manifest import FileInfo, ShardInfo
     from bytemill.storage import StoreFolder
@@ -131,6 +131,19 @@ class EncodingJob:
             tag=tag,
             finished=finished,
         )
+
+    def resume_problem(
+        self, folder: Path, checkpoint: Checkpoint, *, tag: str = "", is_uploaded: bool = False
+    ) -> str | None:
+        """Return how the files in the output folder contradict a checkpoint, or None; see `resume_problem`."""
+        dtype = self.layout.dtype(self.tokenizer.core.dtype)
+        problems = (
+            resume_problem(
+                part, self.layout, dtype, self.settings.shard_tokens, state, tag=tag, is_uploaded=is_uploaded
+            )
+            for part, state in zip(self.folders(folder), checkpoint.writers, strict=True)
+        )
+        return next(filter(None, problems), None)
 
     def manifest(
         self, index: int, counted: PartCounts, counts: CorpusCounts, written: WrittenShards

@@ -72,3 +72,9 @@ def _for_part(
     finished: Callable[[int, ShardInfo], None] | None, index: int
 ) -> Callable[[ShardInfo], None] | None:
     return None if finished is None else lambda shard: finished(index, shard)
+
+
+def say_starting_over(note: Callable[[str], None] | None, folder: Path, problem: str) -> None:
+    """Tell that an interrupted encoding cannot be resumed."""
+    if note is not None:
+        note(f"{folder} was damaged after the interruption, so the encoding starts over: {problem}")

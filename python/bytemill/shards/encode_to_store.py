@@ -10,9 +10,9 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from bytemill.shards.encode_parts import encode_parts
+from bytemill.shards.encode_parts import encode_parts, say_starting_over
 from bytemill.shards.journal import JOURNAL_NAME, read_journal
-from bytemill.shards.lock import lock_folder
+from bytemill.shards.lock import lock_folder, start_over
 from bytemill.shards.manifest import new_tag
 from bytemill.shards.store_manifests import publish
 from bytemill.shards.uploads import Uploads, work_folder
@@ -37,6 +37,7 @@ def encode_to_store(
     *,
     checkpoint_bytes: int,
     progress: Callable[[EncodeProgress], None] | None,
+    note: Callable[[str], None] | None,
     overwrite: bool,
 ) -> list[Manifest]:
     """Encode a corpus to shards in a store that does not have them, and return the manifests of the parts.
@@ -52,7 +53,7 @@ def encode_to_store(
     with lock_folder(folder, overwrite=overwrite, journal=folder / JOURNAL_NAME) as resumes:
         for part in job.folders(folder):
             part.mkdir(exist_ok=True)
-        tag, checkpoint = _attempt(folder, job, resumes=resumes)
+        tag, checkpoint = _attempt(folder, job, note, resumes=resumes)
         with Uploads(job.folders(folder), stores, can_resume=job.source.can_resume) as uploads:
             if checkpoint is not None:
                 uploads.resume(checkpoint)
@@ -80,11 +81,19 @@ def encode_to_store(
     return published
 
 
-def _attempt(folder: Path, job: EncodingJob, *, resumes: bool) -> tuple[str, Checkpoint | None]:
+def _attempt(
+    folder: Path, job: EncodingJob, note: Callable[[str], None] | None, *, resumes: bool
+) -> tuple[str, Checkpoint | None]:
     """Return the tag of the encoding, and where it resumes."""
     path = folder / _TAG_NAME
     if resumes and path.exists() and re.fullmatch("[0-9a-f]{12}", tag := path.read_text()):
-        return tag, read_journal(folder, job.identity)
+        checkpoint = read_journal(folder, job.identity)
+        problem = checkpoint and job.resume_problem(folder, checkpoint, tag=tag, is_uploaded=True)
+        if not problem:
+            return tag, checkpoint
+        say_starting_over(note, folder, problem)
+        for part in dict.fromkeys([folder, *job.folders(folder)]):
+            start_over(part)
     tag = new_tag()
     write_text(path, tag)
     return tag, None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import TYPE_CHECKING
 
 from bytemill.errors import OutputError
-from bytemill.system.atomic_files import PartialFile, output_errors
+from bytemill.shards.journal import PartialInfo
+from bytemill.system.atomic_files import PartialFile, output_errors, partial_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +47,11 @@ class HashedFile(PartialFile):
         super().append(data)
         self._sha256.update(data)
 
+    def checkpoint(self) -> PartialInfo:
+        """Sync the file and return what it holds so far."""
+        self.sync()
+        return PartialInfo(n_bytes=self.n_bytes, sha256=self._sha256.hexdigest())
+
     def content(self) -> bytes:
         """Return everything after the header."""
         with output_errors(self.path):
@@ -69,3 +76,26 @@ class HashedFile(PartialFile):
             self._file.seek(0)
             while block := self._file.read(_READ_BYTES):
                 self._sha256.update(block)
+
+
+def partial_problem(path: Path, header: bytes, info: PartialInfo) -> str | None:
+    """Return how a file that an earlier process left unfinished contradicts a checkpoint, or None.
+
+    Args:
+        path: Its final name, which it may have already.
+        header: The provisional header, which counts instead of the one in the file.
+        info: What the file held.
+    """
+    file_path = path if path.exists() else path.with_name(partial_name(path.name))
+    sha256, n_bytes = hashlib.sha256(header), len(header)
+    try:
+        with file_path.open("rb") as file:
+            if (n_found := os.fstat(file.fileno()).st_size) < info.n_bytes:
+                return f"{file_path.name} has {n_found:,} bytes of {info.n_bytes:,}"
+            file.seek(n_bytes)
+            while block := file.read(min(_READ_BYTES, info.n_bytes - n_bytes)):
+                sha256.update(block)
+                n_bytes += len(block)
+    except OSError as error:
+        return f"{file_path.name} cannot be read: {error.strerror or error}"
+    return None if sha256.hexdigest() == info.sha256 else f"{file_path.name} has other content than it had"

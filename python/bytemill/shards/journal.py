@@ -1,5 +1,6 @@
 """Checkpoints of an encoding, from which an interrupted run resumes."""
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,18 +34,27 @@ class PartCounts(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartialInfo(Record):
+    """The beginning of a file that is not finished."""
+
+    n_bytes: Count
+    sha256: Text
+    """Of these bytes, with the provisional header."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WriterState(Record):
     """State of a `ShardWriter`, from which another one resumes."""
 
     n_tokens: Count
     shards: tuple[ShardInfo, ...]
     """Finished shards."""
-    shard_bytes: Count | None
-    """Size of the partial shard; None if there is none. Also below."""
-    ends_bytes: Count | None
-    """Size of the partial file of document ends in that shard."""
-    documents_bytes: Count | None
-    """Size of the partial document index."""
+    shard: PartialInfo | None
+    """The partial shard; None if there is none. Also below."""
+    ends: PartialInfo | None
+    """The partial file of document ends in that shard."""
+    documents: PartialInfo | None
+    """The partial document index."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +74,7 @@ class Checkpoint(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class _Journal(Checkpoint):
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     identity: dict[str, Any]
 
 
@@ -79,8 +89,8 @@ def write_journal(folder: Path, identity: dict[str, Any], checkpoint: Checkpoint
     Raises:
         OutputError: If writing fails.
     """
-    document = {"version": 2, "identity": identity, **checkpoint.to_dict()}
-    write_bytes(folder / JOURNAL_NAME, json.dumps(document).encode())
+    document = as_json({"version": 3, "identity": identity, **checkpoint.to_dict()})
+    write_bytes(folder / JOURNAL_NAME, json.dumps({**document, "sha256": _digest(document)}).encode())
 
 
 def read_journal(folder: Path, identity: dict[str, Any]) -> Checkpoint | None:
@@ -99,12 +109,18 @@ def read_journal(folder: Path, identity: dict[str, Any]) -> Checkpoint | None:
     except FileNotFoundError:
         return None
     journal = parse_record(_Journal, document, path, ShardError, RESTART_HINT)
+    if document.pop("sha256", None) != _digest(document):
+        raise ShardError(f"{path} is damaged: its sha256 does not match its content", hint=RESTART_HINT)
     if difference := first_difference(journal.identity, identity):
         raise ShardError(
             f"{folder} contains an unfinished encoding with other settings: {difference}",
             hint=f"resume with the same settings, choose another folder, or {RESTART_HINT}",
         )
     return journal
+
+
+def _digest(document: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def as_json(value: Any) -> Any:

@@ -81,6 +81,12 @@ def lock_folder(folder: Path, *, overwrite: bool, journal: Path | None = None) -
         raise
 
 
+def start_over(folder: Path) -> None:
+    """Remove what an interrupted run left in a locked folder that is marked as unfinished. Raises `OutputError`."""
+    with output_errors(folder):
+        _clear(folder, was_marked=True, resumes=False)
+
+
 def remove_partial_files(folder: Path) -> None:
     """Remove partial shards and a partial document index."""
     for path in [*folder.glob(partial_name("shard_*")), *folder.glob(partial_name("documents*.npy"))]:

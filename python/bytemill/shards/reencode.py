@@ -82,6 +82,7 @@ def reencode_shards(
     split_seed: int = 0,
     num_threads: int | None = None,
     progress: Callable[[EncodeProgress], None] | None = None,
+    note: Callable[[str], None] | None = None,
     overwrite: bool = False,
 ) -> Manifest:
     """Encode a `shard_corpus` with another tokenizer.
@@ -103,6 +104,7 @@ def reencode_shards(
         split_seed: As for `encode_corpus`.
         num_threads: Threads of the encoder; by default one per core.
         progress: As for `encode_corpus`.
+        note: As for `encode_corpus`.
         overwrite: Replace existing shards.
 
     Returns:
@@ -121,7 +123,14 @@ def reencode_shards(
         split_seed=split_seed,
     )
     return encode_corpus(
-        target, corpus, out_folder, num_threads=num_threads, progress=progress, overwrite=overwrite, **options
+        target,
+        corpus,
+        out_folder,
+        num_threads=num_threads,
+        progress=progress,
+        note=note,
+        overwrite=overwrite,
+        **options,
     )
 
 

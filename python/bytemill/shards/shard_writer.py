@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.shards.hashed_file import HashedFile
+from bytemill.shards.hashed_file import HashedFile, partial_problem
 from bytemill.shards.journal import WriterState
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import (
@@ -19,6 +19,7 @@ from bytemill.shards.manifest import (
     shard_name,
     sidecar_files,
 )
+from bytemill.shards.verify import file_problem
 from bytemill.system.atomic_files import partial_name, write_bytes
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class ShardWriter:
         if state is not None:
             self._resume(state)
         elif document_index:
-            self._documents = HashedFile(folder / documents_name(tag), npy_header("uint64", 0))
+            self._documents = HashedFile(*self._index())
 
     def append(self, chunks: Sequence[NDArray[Any]], ends: NDArray[np.uint64]) -> None:
         """Write ids.
@@ -124,14 +125,14 @@ class ShardWriter:
         # A run resumes from this checkpoint or the one before it.
         if self._layout.sidecar_suffixes:
             for index in range(self._n_removed, self._n_removable):
-                (self._folder / partial_name(self._ends_path(index).name)).unlink(missing_ok=True)
+                (self._folder / partial_name(_ends_name(index))).unlink(missing_ok=True)
             self._n_removed, self._n_removable = self._n_removable, len(self.shards)
         return WriterState(
             n_tokens=self.n_tokens,
             shards=tuple(self.shards),
-            shard_bytes=_synced_bytes(self._shard),
-            ends_bytes=_synced_bytes(self._shard_ends),
-            documents_bytes=_synced_bytes(self._documents),
+            shard=self._shard and self._shard.checkpoint(),
+            ends=self._shard_ends and self._shard_ends.checkpoint(),
+            documents=self._documents and self._documents.checkpoint(),
         )
 
     def finish(self) -> tuple[tuple[ShardInfo, ...], FileInfo | None]:
@@ -161,10 +162,10 @@ class ShardWriter:
 
     def _append_ids(self, ids: NDArray[Any]) -> None:
         if self._shard is None:
-            path = self._folder / shard_name(len(self.shards), self._layout.suffix, self._tag)
-            self._shard = HashedFile(path, self._layout.header(self._dtype, self._shard_tokens))
+            path, header = self._next_shard()
+            self._shard = HashedFile(path, header)
             if self._layout.sidecar_suffixes:
-                self._shard_ends = HashedFile(self._ends_path(len(self.shards)), b"")
+                self._shard_ends = HashedFile(self._folder / _ends_name(len(self.shards)), b"")
         self._shard.append(_as_bytes(ids, self._item))
         self.n_tokens += len(ids)
 
@@ -216,32 +217,69 @@ class ShardWriter:
         self.n_tokens = state.n_tokens
         self.shards = list(state.shards)
         self._shard_start = sum(shard.n_tokens for shard in self.shards)
-        number = len(self.shards)
-        if state.shard_bytes is not None:
-            path = self._folder / shard_name(number, self._layout.suffix, self._tag)
-            header = self._layout.header(self._dtype, self._shard_tokens)
-            self._shard = HashedFile(path, header, n_bytes=state.shard_bytes)
-        if state.ends_bytes is not None:
-            self._shard_ends = HashedFile(self._ends_path(number), b"", n_bytes=state.ends_bytes)
-        if state.documents_bytes is not None:
-            path = self._folder / documents_name(self._tag)
-            self._documents = HashedFile(path, npy_header("uint64", 0), n_bytes=state.documents_bytes)
+        if state.shard is not None:
+            self._shard = HashedFile(*self._next_shard(), n_bytes=state.shard.n_bytes)
+        if state.ends is not None:
+            self._shard_ends = HashedFile(
+                self._folder / _ends_name(len(self.shards)), b"", n_bytes=state.ends.n_bytes
+            )
+        if state.documents is not None:
+            self._documents = HashedFile(*self._index(), n_bytes=state.documents.n_bytes)
         kept = {info.file for shard in self.shards for info in (shard, *shard.sidecars)}
         for name in [*shard_files(self._folder), *sidecar_files(self._folder)]:
             if name not in kept and not is_documents_name(name):
                 (self._folder / name).unlink()
 
-    def _ends_path(self, index: int) -> Path:
-        return self._folder / f"{shard_name(index, '')}.ends"
+    def _next_shard(self) -> tuple[Path, bytes]:
+        """Return the path and the provisional header of the shard after the finished ones."""
+        name = shard_name(len(self.shards), self._layout.suffix, self._tag)
+        return self._folder / name, self._layout.header(self._dtype, self._shard_tokens)
+
+    def _index(self) -> tuple[Path, bytes]:
+        """Return the path and the provisional header of the document index."""
+        return self._folder / documents_name(self._tag), npy_header("uint64", 0)
 
 
 def _as_bytes(items: NDArray[Any], dtype: Any) -> memoryview:
     return np.ascontiguousarray(items, dtype=dtype).data.cast("B")
 
 
-def _synced_bytes(file: HashedFile | None) -> int | None:
-    """Sync a file and return its size."""
-    if file is None:
-        return None
-    file.sync()
-    return file.n_bytes
+def resume_problem(
+    folder: Path,
+    layout: Layout,
+    dtype: Dtype,
+    shard_tokens: int,
+    state: WriterState,
+    *,
+    tag: str = "",
+    is_uploaded: bool = False,
+) -> str | None:
+    """Return how the files of an interrupted writer contradict its last checkpoint, or None.
+
+    Args:
+        folder: The output folder.
+        layout: As for `ShardWriter`, like the next two and the tag.
+        dtype: Type of the ids in the files.
+        shard_tokens: Ids per shard.
+        state: The checkpoint.
+        tag: Tag in the names of the files.
+        is_uploaded: Finished files may be gone, since they are uploaded and removed.
+    """
+    number = len(state.shards)
+    for info in (info for shard in state.shards for info in (shard, *shard.sidecars)):
+        is_gone = is_uploaded and not (folder / info.file).exists()
+        if not is_gone and (problem := file_problem(folder, info)):
+            return problem
+    partial = (
+        (shard_name(number, layout.suffix, tag), layout.header(dtype, shard_tokens), state.shard),
+        (_ends_name(number), b"", state.ends),
+        (documents_name(tag), npy_header("uint64", 0), state.documents),
+    )
+    problems = (
+        partial_problem(folder / name, header, info) for name, header, info in partial if info is not None
+    )
+    return next(filter(None, problems), None)
+
+
+def _ends_name(index: int) -> str:
+    return f"{shard_name(index, '')}.ends"

@@ -86,16 +86,23 @@ def require_intact(folder: str | os.PathLike[str], manifest: Manifest) -> None:
 
 def size_problems(folder: Path, manifest: Manifest) -> list[str]:
     """Return files that are missing or have the wrong size, without opening them."""
-    problems: list[str] = []
-    for info in files_of(manifest):
-        try:
-            n_bytes = (folder / info.file).stat().st_size
-        except OSError:
-            problems.append(f"{info.file} is missing")
-            continue
-        if n_bytes != info.n_bytes:
-            problems.append(f"{info.file} has {n_bytes:,} bytes, the manifest says {info.n_bytes:,}")
-    return problems
+    problems = (_size_problem(folder, info) for info in files_of(manifest))
+    return [problem for problem in problems if problem]
+
+
+def file_problem(folder: Path, info: ShardInfo | FileInfo) -> str | None:
+    """Return how a file contradicts what is recorded of it, or None. Reads the whole file."""
+    return _size_problem(folder, info) or _content_problem(folder, info)
+
+
+def _size_problem(folder: Path, info: ShardInfo | FileInfo) -> str | None:
+    try:
+        n_bytes = (folder / info.file).stat().st_size
+    except OSError:
+        return f"{info.file} is missing"
+    if n_bytes != info.n_bytes:
+        return f"{info.file} has {n_bytes:,} bytes, the manifest says {info.n_bytes:,}"
+    return None
 
 
 def open_shard(folder: Path, shard: ShardInfo, manifest: Manifest) -> NDArray[Any]:

@@ -102,7 +102,7 @@ def _lines_up_to(path: Path, step: int) -> tuple[list[bytes], list[bytes]]:
 
 
 def _records(path: Path) -> Iterator[tuple[dict[str, Any] | None, bytes]]:
-    """Yield records and their lines, with None for a damaged one; a line that a killed process left incomplete ends it."""
+    """Yield records and their lines, with None for a damaged one; leave out an incomplete last line."""
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
