@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError
+from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError, ShardError
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.loading import load_trained
 from bytemill.lm.training import checkpoint_write
@@ -23,8 +23,9 @@ from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.run_checkpoint import FORMAT, MANIFEST, OPTIMIZER, TRAINER, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
+from bytemill.shards.background_check import BackgroundCheck
 
-from ..conftest import RankServer
+from ..conftest import Corpus, RankServer
 
 Settings = Callable[..., Resolved]
 SHORT: dict[str, Any] = {
@@ -86,6 +87,56 @@ def test_a_damaged_line_of_the_metrics_is_reported_on_resume(settings: Settings)
         notice == f"1 line of {folder.metrics} could not be read: see {folder.path / 'metrics.damaged.jsonl'}"
     )
     assert folder.metrics.read_bytes().startswith(b"".join(rest))
+
+
+@pytest.mark.parametrize("role", ["train", "validation"])
+def test_replaced_shards_end_the_run_before_a_checkpoint(
+    settings: Settings, corpus: Corpus, tmp_path: Path, role: str
+):
+    shards = Path(shutil.copytree(corpus.folder / role, tmp_path / "shards"))
+    resolved = settings(**{**SHORT, "training__steps": 4, f"data__{role}": str(shards)})
+    folder = train(resolved)
+    shard = shards / "shard_00000.npy"
+    before, data = shard.stat(), bytearray(shard.read_bytes())
+    data[-1:] = b"\0" if data[-1] else b"\1"
+    shard.write_bytes(data)
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+    longer = settings(**{**SHORT, f"data__{role}": str(shards)})
+    for resolved_again, kept in ((longer, [step(2), step(4)]), (settings_in(longer, tmp_path / "new"), [])):
+        with pytest.raises(
+            ShardError, match=r"shards/shard_00000\.npy has other content than when it was enc"
+        ):
+            train(resolved_again)
+        assert names(RunFolder(resolved_again.config.run.folder).checkpoints) == kept
+    assert folder.load_newest() is not None
+
+
+def test_a_checkpoint_waits_until_the_shards_are_verified(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    may_verify = Event()
+    monkeypatch.setattr(BackgroundCheck, "_check", lambda *_: may_verify.wait(60))
+    records: list[tuple[str, int]] = []
+
+    def look(record: dict[str, Any]) -> None:
+        records.append((record["kind"], record["step"]))
+        if record["kind"] == "notice":
+            assert "waits until all shards are verified" in record["text"]
+            may_verify.set()
+
+    train(settings(**{**SHORT, "training__steps": 4}), on_record=look)
+    assert [kind for kind, _ in records if kind != "step"] == [
+        "start",
+        "notice",
+        "checkpoint",
+        "checkpoint",
+        "end",
+    ]
+
+
+def settings_in(resolved: Resolved, folder: Path) -> Resolved:
+    run = resolved.config.run.model_copy(update={"folder": str(folder)})
+    return Resolved(resolved.config.model_copy(update={"run": run}), resolved.origins)
 
 
 @pytest.mark.parametrize("asynchronous", ["always", "never"])

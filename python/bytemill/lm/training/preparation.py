@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,7 +29,9 @@ from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.run_state import seed_generators
 from bytemill.lm.training.trackers import check_trackers
 from bytemill.lm.weight_average import WeightAverage
+from bytemill.shards.background_check import BackgroundCheck
 from bytemill.shards.manifest import shard_hashes
+from bytemill.storage import is_url
 from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
@@ -108,6 +111,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         compile_blocks(model) if is_sharded else model.compile_blocks()
     byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
     byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
+    all_folders = [*train_folders, *chain.from_iterable(validation_folders.values())]
     run = Run(
         config=config,
         processes=processes,
@@ -140,6 +144,10 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
                 for folder in folders
             ],
         },
+        # What is in an object store is compared when it is copied to this machine.
+        check=BackgroundCheck(
+            [folder for folder in all_folders if processes.local_rank == 0 and not is_url(folder)]
+        ),
     )
     if processes.is_first and not overwrite and folder.holds_other_files():
         raise OutputError(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bytemill.lm.training.run_checkpoint import ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
     from bytemill.lm.weight_average import WeightAverage
+    from bytemill.shards.background_check import BackgroundCheck
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
@@ -79,7 +80,9 @@ class Run:
     model: TransformerLM
     optimizer: Optimizer
     shards: ShardHashes
-    """sha256 of the training and validation shards."""
+    """sha256 of the training and validation shards, as their manifests say."""
+    check: BackgroundCheck
+    """Compares the shards with their manifests, in one process of each machine."""
     bos_id: int | None = None
     """Id of the special token at the start of every training document."""
     documents: DocumentMask | None = None

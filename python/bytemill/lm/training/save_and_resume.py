@@ -135,11 +135,14 @@ def finish_saving(run: Run, record: Recorder | None = None) -> None:
 
     Raises:
         OutputError: It could not be written; in all processes. Nothing of it remains.
+        ShardError: The run has read damaged shards; the same holds.
     """
     if run.writing is None:
         return
     writing, run.writing = run.writing, None
-    parts = run.processes.gather(writing.wait())
+    if record and run.check.is_running:
+        record.show("notice", writing.step, text="the checkpoint waits until all shards are verified")
+    parts = run.processes.gather(run.check.wait() or writing.wait())
     error = run.processes.share(_publish(run, writing, parts) if run.processes.is_first else None)
     if error is not None:
         raise error

@@ -54,7 +54,8 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
 
     Raises:
         RunConfigError: A setting is missing, or does not fit the data or the device.
-        ShardError: A shard folder is missing, damaged or too small, or of another tokenizer.
+        ShardError: A shard folder is missing, damaged or too small, or of another tokenizer. Shards are compared with
+            their manifests while training begins; no checkpoint is published before they are found intact.
         CheckpointError: The folder holds a run with other settings, data or tokenizer.
         OutputError: The folder holds other files, is in use, or cannot be written.
         NotEnoughMemoryError: The model or a batch does not fit into memory.
@@ -64,7 +65,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
     """
     with memory_errors(MEMORY_HINT), join_processes(resolved.config.training.device) as processes:
         run = prepare(resolved, processes, overwrite=overwrite)
-        with closing(run.reader):
+        with closing(run.reader), run.check:
             return _train(run, resolved, overwrite=overwrite, on_record=on_record)
 
 
@@ -123,6 +124,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 )
                 if text := speed.slowdown():
                     record.show("notice", run.step, text=text)
+            run.check.raise_damage()
             must_stop = stop.requested_anywhere()
             save_if_due(run, record, now=must_stop)
             if must_stop:

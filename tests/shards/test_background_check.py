@@ -1,0 +1,96 @@
+"""Shards are compared with their manifests once, and again when they change in any way."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytemill import Corpus
+from bytemill.errors import ShardError
+from bytemill.shards import encode_corpus
+from bytemill.shards.background_check import BackgroundCheck
+
+
+@pytest.fixture
+def shards(tmp_path: Path, byte_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BYTEMILL_CACHE", str(tmp_path / "cache"))
+    encode_corpus(byte_tokenizer, Corpus.from_texts(["abcd" * 50]), tmp_path / "shards", shard_tokens=60)
+    return tmp_path / "shards"
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that checks read."""
+    names: list[str] = []
+    real = BackgroundCheck._is_intact
+
+    def is_intact(self: BackgroundCheck, folder: Path, info: Any) -> bool:
+        names.append(info.file)
+        return real(self, folder, info)
+
+    monkeypatch.setattr(BackgroundCheck, "_is_intact", is_intact)
+    return names
+
+
+def check(*folders: Path) -> Exception | None:
+    with BackgroundCheck(folders) as running:
+        error = running.wait()
+        assert not running.is_running
+        if error is not None:
+            with pytest.raises(ShardError):
+                running.raise_damage()
+        return error
+
+
+def test_intact_files_are_read_once(shards: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"shard_0000{number}.npy" for number in range(4)]
+    assert check(shards) is None
+    assert read == names
+    monkeypatch.chdir(shards.parent)
+    assert check(Path("shards"), shards) is None  # by whatever name
+    assert read == names
+    (shards / "shard_00002.npy").touch()
+    assert check(shards) is None
+    assert read == [*names, "shard_00002.npy"]
+
+
+def in_place(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
+def renamed(path: Path, data: bytes) -> None:
+    path.with_suffix(".new").write_bytes(data)
+    path.with_suffix(".new").replace(path)
+
+
+@pytest.mark.parametrize("replace", [in_place, renamed])
+def test_content_that_was_replaced_with_its_times_is_named(
+    shards: Path, read: list[str], replace: Callable[[Path, bytes], None]
+) -> None:
+    assert check(shards) is None
+    path = shards / "shard_00001.npy"
+    before = path.stat()
+    replace(path, path.read_bytes()[:-2] + b"x\0")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    for _ in range(2):
+        error = check(shards)
+        assert isinstance(error, ShardError)
+        assert f"{path} has other content than when it was encoded" in str(error)
+    assert read[4:] == ["shard_00001.npy"] * 2
+
+
+def test_a_file_that_is_gone_is_named(shards: Path) -> None:
+    (shards / "shard_00003.npy").unlink()
+    assert "cannot read" in str(check(shards))
+
+
+def test_without_a_cache_folder_every_check_reads(
+    shards: Path, read: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BYTEMILL_CACHE", str(tmp_path / "file"))
+    for _ in range(2):
+        assert check(shards) is None
+    assert len(read) == 8
