@@ -131,6 +131,34 @@ def test_info_verifies_and_finds_damage(tokenizer_file: str, run: Run):
     assert len(json.loads(as_json.out)["problems"]) == 1
 
 
+def test_info_removes_what_a_finished_encoding_left(tokenizer_file: str, run: Run):
+    run("data", "encode", tokenizer_file, "corpus.txt", "--output", "shards", "--quiet")
+    before = sorted(Path("shards").iterdir())
+    Path("shards/.units").mkdir()
+    Path("shards/.units/a.ids").write_bytes(b"left")
+    Path("shards/.lock").touch()
+    outcome = run("data", "info", "shards")
+    assert outcome.status == 0
+    assert (
+        "note: removed what an encoding left that was killed at its end: shards/.units, shards/.lock"
+        in outcome.err
+    )
+    assert sorted(Path("shards").iterdir()) == before
+    assert run("data", "info", "shards").err == ""
+
+
+def test_recheck_accepts_the_same_text_with_another_time(tokenizer_file: str, run: Run):
+    command = ("data", "encode", tokenizer_file, "corpus.txt", "--output", "shards")
+    run(*command, "--quiet")
+    Path("corpus.txt").touch()
+    refused = run(*command)
+    assert "error: shards already contains other shards: corpus.txt has changed since" in refused.err
+    assert "hint: compare all text with --recheck; choose another folder" in refused.err
+    checked = run(*command, "--recheck")
+    assert "note: shards already contains these shards: nothing to do" in checked.err
+    assert run(*command).status == 0
+
+
 def test_an_unknown_separator_is_named(tokenizer_file: str, run: Run):
     outcome = run(
         "data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "--document-separator", "<eos>"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from bytemill import Corpus
 from bytemill.errors import OutputError, ShardError
 from bytemill.shards import EncodeProgress, TokenShards, encode_corpus, read_manifest, verify
+from bytemill.shards.lock import held, remove_leftovers
 
 END = "<|endoftext|>"
 
@@ -277,3 +279,97 @@ def test_other_files_in_the_folder_stay(tmp_path: Path, corpus: Path, byte_token
         encode_corpus(byte_tokenizer, corpus / "a.txt", out, overwrite=overwrite)
     assert names(out) == ["README.md", "manifest.json", "shard_00000.npy"]
     assert verify(out) == []
+
+
+def restored(path: Path, text: str, mtime_ns: int) -> None:
+    """Write a text as `cp -p` and `rsync -t` do: with the time of another file."""
+    path.write_text(text, "utf-8")
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def test_another_text_of_the_same_size_and_an_older_time_is_not_the_result(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any
+) -> None:
+    out, path = tmp_path / "out", corpus / "a.txt"
+    path.write_text("first " * 20_000, "utf-8")
+    encode_corpus(byte_tokenizer, path, out)
+    mtime_ns = path.stat().st_mtime_ns
+    old = mtime_ns - 10**12
+    with_last_changed = "first " * 19_999 + "FIRST "
+    for text, time in (("other " * 20_000, old), (with_last_changed, mtime_ns), ("first " * 20_000, old)):
+        restored(path, text, time)
+        with pytest.raises(ShardError, match=r"a\.txt has (other text|changed since)"):
+            encode_corpus(byte_tokenizer, path, out)
+    restored(path, "first " * 20_000, mtime_ns)
+    seen: list[EncodeProgress] = []
+    encode_corpus(byte_tokenizer, path, out, progress=seen.append)
+    assert [step.already_complete for step in seen] == [True]
+
+
+def test_a_corpus_may_move_with_its_times(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    first = encode_corpus(byte_tokenizer, str(corpus / "*.txt"), out)
+    shutil.copytree(corpus, elsewhere)  # new inodes, the same times
+    seen: list[EncodeProgress] = []
+    again = encode_corpus(byte_tokenizer, str(elsewhere / "*.txt"), out, progress=seen.append)
+    assert again == first
+    assert [step.already_complete for step in seen] == [True]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"layout": "megatron", "document_index": True, "validation_fraction": 0.4}]
+)
+def test_recheck_compares_all_text(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any, options: dict[str, Any]
+) -> None:
+    out, path = tmp_path / "out", corpus / "a.txt"
+    text = "".join(f"Line {number}{END}" for number in range(20_000))
+    path.write_text(text, "utf-8")
+    options = {"shard_tokens": 50_000, "document_separator": END, **options}
+    first = encode_corpus(byte_tokenizer, path, out, **options)
+    before = {each: each.read_bytes() for each in out.rglob("shard_*")}
+    os.utime(path)
+    with pytest.raises(ShardError, match=r"a\.txt has changed since") as caught:
+        encode_corpus(byte_tokenizer, path, out, **options)
+    assert "--recheck" in str(caught.value.hint)
+    assert encode_corpus(byte_tokenizer, path, out, recheck=True, **options) == first
+    assert encode_corpus(byte_tokenizer, path, out, **options) == first  # the manifest has the new time
+    assert {each: each.read_bytes() for each in out.rglob("shard_*")} == before
+    mtime_ns = path.stat().st_mtime_ns
+    restored(path, text.replace("Line 5000<", "LINE 5000<"), mtime_ns)  # between the samples
+    assert encode_corpus(byte_tokenizer, path, out, **options) == first
+    with pytest.raises(ShardError, match=r"the text is not that of the shards: shard_0000\d\.\w+ would have"):
+        encode_corpus(byte_tokenizer, path, out, recheck=True, **options)
+    assert {each: each.read_bytes() for each in out.rglob("shard_*")} == before
+
+
+def test_what_was_left_after_the_manifest_is_removed_and_named(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any
+) -> None:
+    out = tmp_path / "out"
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out)
+    finished = names(out)
+    (out / "progress.json").write_bytes(b"mine")
+    notes: list[str] = []
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out, note=notes.append)
+    assert notes == []  # without the mark of an encoding it belongs to the user
+    (out / ".units").mkdir()
+    for name in (".units/1.ids", ".units.json", ".lock", "UNFINISHED.txt", ".shard_00001.npy.partial"):
+        (out / name).write_bytes(b"")
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out, note=notes.append)
+    assert names(out) == finished
+    (note,) = notes
+    assert note.startswith("removed what an encoding left that was killed at its end: ")
+    assert all(f"{out}/{name}" in note for name in (".units", ".units.json", ".lock", "progress.json"))
+
+
+def test_the_lock_of_a_running_encoding_is_not_left_over(
+    tmp_path: Path, corpus: Path, byte_tokenizer: Any
+) -> None:
+    out = tmp_path / "out"
+    encode_corpus(byte_tokenizer, corpus / "a.txt", out)
+    with held(out):
+        with pytest.raises(ShardError, match="another process is writing shards"):
+            remove_leftovers(out)
+        assert (out / ".lock").exists()
+    assert remove_leftovers(out) == []

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import bytemill as bm
 from bytemill.errors import CorpusError, ShardError, StorageError
 from bytemill.shards.convert import convert_shards
 from bytemill.shards.layouts import LAYOUTS
+from bytemill.shards.lock import held
 from bytemill.shards.manifest import files_of
 from bytemill.shards.store_manifests import unnamed_files
 from bytemill.shards.uploads import work_folder
@@ -270,3 +272,31 @@ bm.encode_corpus(tokenizer_of_bytes(), {[str(path) for path in texts]!r}, {url!r
 
     bm.encode_corpus(tokenizer_of_bytes(), texts, tmp_path / "here", shard_tokens=300)
     assert_stored(url, tmp_path / "copy", tmp_path / "here")
+
+
+def test_what_was_left_after_the_manifest_is_removed_and_named(
+    byte_tokenizer: bm.Tokenizer, texts: list[Path], s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{s3.bucket()}/shards"
+    store = StoreFolder(url)
+    left = [".units/1.ids", ".units/1.json", ".units.json"]
+    for name in left:
+        store.put(name, b"left")
+    bm.encode_corpus(byte_tokenizer, texts, url, validation_fraction=0.5)
+    store.put(".units/2.ids", b"of an encoding that replaces these shards")
+    later = {**store.times(), ".units/2.ids": datetime.now(UTC) + timedelta(hours=1)}
+    monkeypatch.setattr(StoreFolder, "times", lambda _: later)
+    before = set(store.list())
+    (work_folder(url) / "train").mkdir(parents=True)
+    (work_folder(url) / "train" / "shard_00000.0123456789ab.npy").write_bytes(b"left")
+    notes: list[str] = []
+    with held(work_folder(url)):  # an encoding that runs keeps its folder
+        bm.encode_corpus(byte_tokenizer, texts, url, validation_fraction=0.5, note=notes.append)
+    assert before - set(store.list()) == set(left)
+    assert notes == [
+        f"removed 3 objects that an encoding left that was killed at its end, such as {url}/.units.json"
+    ]
+    later = {name: time for name, time in later.items() if name not in left}
+    bm.encode_corpus(byte_tokenizer, texts, url, validation_fraction=0.5, note=notes.append)
+    assert notes[1:] == [f"removed the local copies that an encoding to {url} left"]
+    assert not work_folder(url).exists()

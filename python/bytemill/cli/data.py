@@ -88,6 +88,7 @@ def encode(
     threads: options.Threads = None,
     processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
     overwrite: options.Overwrite = False,
+    recheck: options.Recheck = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     profile: options.Profile = False,
@@ -138,6 +139,7 @@ def encode(
             settings=settings,
             threads=threads,
             overwrite=overwrite,
+            recheck=recheck,
             as_json=as_json,
             quiet=quiet,
         )
@@ -174,6 +176,7 @@ def encode(
             progress=progress,
             note=lambda text: output.note(text, quiet=quiet),
             overwrite=overwrite,
+            recheck=recheck,
             **settings,
         )
     seconds = time.monotonic() - started
@@ -203,6 +206,7 @@ def info(
 ) -> None:
     """Show the contents of a shard folder, or of both parts of a split corpus.
 
+    What a killed encoding left of its finished result is removed, with a note.
     With --verify, the exit code is 1 if a shard is damaged.
     """
     from bytemill.cli.summaries import manifest_notes
@@ -217,6 +221,7 @@ def info(
     problems = [problem for path in folders for problem in find_problems(path)] if verify else None
     manifests = {each: read_manifest(each) for each in folders}
     _show(manifests, as_json=as_json, problems=problems)
+    _remove_leftovers(folder, folders)
     for each, manifest in manifests.items():
         if (url := url_of(each)) is None:
             continue
@@ -244,6 +249,23 @@ def info(
         )
     if problems is not None and not as_json:
         output.write_line("\n  verified: every shard matches the manifest")
+
+
+def _remove_leftovers(folder: Path, parts: list[Path]) -> None:
+    """Remove what a killed encoding left of the finished shards in these parts, and say so."""
+    from bytemill.errors import BytemillError
+    from bytemill.shards import store_manifests
+    from bytemill.shards.complete import remove_all_leftovers
+    from bytemill.storage import StoreFolder, url_of
+
+    try:
+        if (url := url_of(folder)) is None:
+            remove_all_leftovers([*parts, folder], output.note)
+        else:
+            stores = [StoreFolder(url_of(part) or url) for part in parts]
+            store_manifests.remove_leftovers(StoreFolder(url), stores, output.note)
+    except BytemillError as error:  # it may belong to others
+        output.note(f"what an encoding left in {shown(folder)} cannot be removed: {error}")
 
 
 def _show_encoded(

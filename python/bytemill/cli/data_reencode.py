@@ -64,6 +64,7 @@ def reencode(
     no_verify: NoVerify = False,
     processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
     overwrite: options.Overwrite = False,
+    recheck: options.Recheck = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -115,6 +116,7 @@ def reencode(
             settings=settings,
             threads=threads,
             overwrite=overwrite,
+            recheck=recheck,
             as_json=as_json,
             quiet=quiet,
         )
@@ -139,6 +141,7 @@ def reencode(
                 progress=progress,
                 note=lambda text: output.note(text, quiet=quiet),
                 overwrite=overwrite,
+                recheck=recheck,
                 **settings,
             )
     for note in manifest_notes(manifest):

@@ -26,6 +26,7 @@ def encode_by_units(
     settings: EncodeOptions,
     threads: int | None,
     overwrite: bool,
+    recheck: bool,
     as_json: bool,
     quiet: bool,
 ) -> Manifest | None:
@@ -57,5 +58,6 @@ def encode_by_units(
             progress=processes.progress(display, quiet=quiet),
             note=lambda text: output.note(text, quiet=quiet),
             overwrite=overwrite,
+            recheck=recheck,
             **settings,
         )

@@ -31,6 +31,13 @@ ProfileFile: TypeAlias = Annotated[
     Path | None, Parameter(group=OUTPUT, help="Write the profile to this file as JSON.")
 ]
 Overwrite: TypeAlias = Annotated[bool, Parameter(help="Replace existing output.")]
+Recheck: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        help="If the output contains the result already, compare all text with it, which takes as long as encoding.",
+    ),
+]
 
 TokenizerFile: TypeAlias = Annotated[
     Path,

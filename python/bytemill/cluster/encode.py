@@ -29,6 +29,7 @@ from bytemill.shards.hashed_file import HashedFile
 from bytemill.shards.journal import RESTART_HINT, PartCounts
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import FileInfo, ShardInfo
+from bytemill.shards.recheck import compare_text
 from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.system.records import parse_record
 
@@ -57,6 +58,7 @@ def encode_corpus(
     progress: Report | None = None,
     note: Callable[[str], None] | None = None,
     overwrite: bool = False,
+    recheck: bool = False,
     **options: Unpack[EncodeOptions],
 ) -> Manifest:
     """Encode a corpus of files, or shards with another tokenizer, on an executor; see `bytemill.encode_corpus`.
@@ -75,6 +77,7 @@ def encode_corpus(
         progress: Called in this thread a few times a second. An exception that it raises ends the work.
         note: Called with a sentence if what an interrupted run left is damaged, and is made again.
         overwrite: Replace existing shards.
+        recheck: As for `bytemill.encode_corpus`; this process compares the text alone.
         options: As for `bytemill.encode_corpus`.
 
     Raises:
@@ -88,7 +91,10 @@ def encode_corpus(
             "only files and shards are encoded by several processes", hint="encode it without an executor"
         )
     corpus, target = job.source, target_of(out_folder, job.parts)
-    if not overwrite and (complete := target.complete(job.request)):
+    if not overwrite and (complete := target.complete(job.request, recheck=recheck)):
+        if recheck:
+            target.restamp(complete, compare_text(job, complete))
+        target.remove_leftovers(note)
         return complete[0]
     unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)
     with target.prepared(overwrite=overwrite) as resumes:

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bytemill.cluster.stage import FolderStage, Stage, StoreStage
-from bytemill.shards.complete import complete_manifests
+from bytemill.shards import complete, store_manifests
 from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folder
 from bytemill.shards.manifest import documents_name, new_tag, shard_name, write_manifest
-from bytemill.shards.store_manifests import complete_in_store, publish
 from bytemill.shards.verify import file_problem
 from bytemill.storage import StoreFolder, url_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from bytemill.shards.complete import Request
     from bytemill.shards.manifest import Manifest, ShardInfo
@@ -36,8 +35,16 @@ class Target(Protocol):
         """The file of the plan, or its URL."""
         ...
 
-    def complete(self, request: Request) -> list[Manifest] | None:
+    def complete(self, request: Request, *, recheck: bool) -> list[Manifest] | None:
         """Return the manifests if the shards are there; raises as `complete_manifests`."""
+        ...
+
+    def restamp(self, before: Sequence[Manifest], after: Sequence[Manifest]) -> None:
+        """Replace the manifests of shards that are there by others of the same shards."""
+        ...
+
+    def remove_leftovers(self, note: Callable[[str], None] | None) -> None:
+        """Remove what an encoding left that was killed after its manifest, and say so."""
         ...
 
     def prepared(self, *, overwrite: bool) -> contextlib.AbstractContextManager[bool]:
@@ -102,9 +109,17 @@ class FolderTarget:
         """See `Target`."""
         return self.shown / PLAN_NAME
 
-    def complete(self, request: Request) -> list[Manifest] | None:
+    def complete(self, request: Request, *, recheck: bool) -> list[Manifest] | None:
         """See `Target`."""
-        return complete_manifests(self.shown, self._folders(self.shown), request)
+        return complete.complete_manifests(self._folders(self.shown), request, recheck=recheck)
+
+    def restamp(self, before: Sequence[Manifest], after: Sequence[Manifest]) -> None:
+        """See `Target`."""
+        complete.restamp(self._folders(self.shown), before, after)
+
+    def remove_leftovers(self, note: Callable[[str], None] | None) -> None:
+        """See `Target`."""
+        complete.remove_all_leftovers([*self._folders(self.shown), self.shown], note)
 
     @contextlib.contextmanager
     def prepared(self, *, overwrite: bool) -> Generator[bool]:
@@ -179,9 +194,17 @@ class StoreTarget:
         """See `Target`."""
         return f"{self.store}/{PLAN_NAME}"
 
-    def complete(self, request: Request) -> list[Manifest] | None:
+    def complete(self, request: Request, *, recheck: bool) -> list[Manifest] | None:
         """See `Target`."""
-        return complete_in_store(self._stores(), request)
+        return store_manifests.complete_in_store(self._stores(), request, recheck=recheck)
+
+    def restamp(self, before: Sequence[Manifest], after: Sequence[Manifest]) -> None:
+        """See `Target`."""
+        store_manifests.restamp(self._stores(), before, after)
+
+    def remove_leftovers(self, note: Callable[[str], None] | None) -> None:
+        """See `Target`."""
+        store_manifests.remove_leftovers(self.store, self._stores(), note)
 
     @contextlib.contextmanager
     def prepared(self, *, overwrite: bool) -> Generator[bool]:
@@ -222,7 +245,7 @@ class StoreTarget:
     def publish(self, manifests: Sequence[Manifest], request: Request, *, overwrite: bool) -> list[Manifest]:
         """See `Target`."""
         return [
-            publish(store, manifest, request, overwrite=overwrite)
+            store_manifests.publish(store, manifest, request, overwrite=overwrite)
             for store, manifest in zip(self._stores(), manifests, strict=True)
         ]
 

@@ -6,15 +6,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import ShardError
-from bytemill.shards.journal import JOURNAL_NAME, as_json, first_difference
-from bytemill.shards.lock import OVERWRITE_HINT, remove_leftovers
-from bytemill.shards.manifest import MANIFEST_NAME, Manifest, ShardSettings, read_manifest
+from bytemill.shards.journal import as_json, first_difference
+from bytemill.shards.lock import OVERWRITE_HINT, held, remove_leftovers
+from bytemill.shards.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    ShardSettings,
+    SourceStamp,
+    read_manifest,
+    write_manifest,
+)
+from bytemill.shards.source_stamps import changed_source, without_names
 from bytemill.shards.verify import size_problems
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from bytemill.corpus import DocumentSource
+
+_RECHECK_HINT = "compare all text with --recheck (recheck=True)"
 
 
 @dataclass(frozen=True)
@@ -25,15 +36,19 @@ class Request:
     layout: str
     settings: ShardSettings
     source: DocumentSource
+    stamps: Sequence[SourceStamp | None]
+    """Of the sources (`stamps_of`)."""
 
 
-def complete_manifests(folder: Path, parts: list[Path], request: Request) -> list[Manifest] | None:
+def complete_manifests(
+    parts: list[Path], request: Request, *, recheck: bool = False
+) -> list[Manifest] | None:
     """Return the manifests of complete shards that match a request.
 
     Args:
-        folder: The output folder.
-        parts: Folders of the parts of the corpus, in `folder` or `folder` itself.
+        parts: Folders of the parts of the corpus, or the output folder itself.
         request: The requested shards.
+        recheck: Accept sources with other times, whose text the caller compares.
 
     Returns:
         The manifest of each part, or None if one is missing.
@@ -46,14 +61,36 @@ def complete_manifests(folder: Path, parts: list[Path], request: Request) -> lis
         return None
     manifests = [read_manifest(part) for part in parts]
     for part, manifest in zip(parts, manifests, strict=True):
-        if difference := difference_from(manifest, (part / MANIFEST_NAME).stat().st_mtime, request):
-            raise ShardError(f"{part} already contains other shards: {difference}", hint=OVERWRITE_HINT)
+        require_same(str(part), manifest, request, recheck=recheck)
         if problems := size_problems(part, manifest):
             hint = "write them again with --overwrite (overwrite=True)"
             raise ShardError(f"the shards in {part} are damaged: {problems[0]}", hint=hint)
-    for path in dict.fromkeys([*parts, folder]):
-        remove_leftovers(path, folder / JOURNAL_NAME)
     return manifests
+
+
+def restamp(parts: Iterable[Path], before: Iterable[Manifest], after: Iterable[Manifest]) -> None:
+    """Replace the manifests of parts by those of the same shards with other stamps. Raises as `remove_leftovers`."""
+    for part, old, new in zip(parts, before, after, strict=True):
+        if old.to_dict() != new.to_dict():
+            with held(part):
+                if read_manifest(part) == old:
+                    write_manifest(part, new)
+
+
+def remove_all_leftovers(folders: Iterable[Path], note: Callable[[str], None] | None = None) -> None:
+    """Remove what a killed run left in the folders of finished shards (`remove_leftovers`), and say so.
+
+    Args:
+        folders: The output folder, and those of the parts of the corpus.
+        note: Called with a sentence.
+
+    Raises:
+        ShardError: Another process writes to a folder.
+        OutputError: A file cannot be removed.
+    """
+    removed = [path for folder in dict.fromkeys(folders) for path in remove_leftovers(folder)]
+    if removed and note is not None:
+        note(f"removed what an encoding left that was killed at its end: {', '.join(map(str, removed))}")
 
 
 def reproducible(description: dict[str, Any]) -> dict[str, Any]:
@@ -77,14 +114,28 @@ def _without_time(source: Any) -> Any:
     return [*entry[:2], *(version for version in entry[2:3] if isinstance(version, str))]
 
 
-def difference_from(manifest: Manifest, written_at: float, request: Request) -> str | None:
-    """Describe how shards differ from requested ones, or return None.
+def require_same(place: str, manifest: Manifest, request: Request, *, recheck: bool = False) -> None:
+    """Check that shards are the requested ones.
 
     Args:
+        place: Where they are, for the message.
         manifest: Their manifest.
-        written_at: When it was written, in seconds since 1970.
         request: The requested shards.
+        recheck: Accept sources with other times, whose text the caller compares.
+
+    Raises:
+        ShardError: They differ.
     """
+    if difference := difference_from(manifest, request):
+        raise ShardError(f"{place} already contains other shards: {difference}", hint=OVERWRITE_HINT)
+    changed = _changed_source(manifest, request)
+    if changed and not (changed[1] and recheck):
+        hint = f"{_RECHECK_HINT}; {OVERWRITE_HINT}" if changed[1] else OVERWRITE_HINT
+        raise ShardError(f"{place} already contains other shards: {changed[0]}", hint=hint)
+
+
+def difference_from(manifest: Manifest, request: Request) -> str | None:
+    """Describe how shards differ from requested ones in anything but the text of files, or return None."""
     source = request.source
     if manifest.fingerprint != request.fingerprint:
         return (
@@ -97,18 +148,13 @@ def difference_from(manifest: Manifest, written_at: float, request: Request) -> 
         return difference
     if not source.can_resume:
         return f"{source.source_names[0]} can be read only once, so its text cannot be compared"
-    if difference := first_difference(manifest.corpus, reproducible(source.description), "corpus"):
-        return difference
-    return _changed_file(source, written_at)
+    corpus = without_names(manifest.corpus, _stamps(manifest))
+    return first_difference(corpus, without_names(reproducible(source.description), request.stamps), "corpus")
 
 
-def _changed_file(source: DocumentSource, written_at: float) -> str | None:
-    files: list[Any] = getattr(source, "sources", [])
-    for file in files:
-        path: Path | None = getattr(file, "path", None)
-        try:
-            if path is not None and path.stat().st_mtime > written_at:
-                return f"{file.name} has changed since"
-        except OSError:
-            continue  # reading it reports the error
-    return None
+def _changed_source(manifest: Manifest, request: Request) -> tuple[str, bool] | None:
+    return changed_source(request.source.source_names, _stamps(manifest), request.stamps)
+
+
+def _stamps(manifest: Manifest) -> list[SourceStamp | None]:
+    return [source.stamp for source in manifest.sources]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from bytemill.corpus import Corpus, DocumentSource
 from bytemill.errors import ShardError
-from bytemill.shards.complete import complete_manifests
+from bytemill.shards import store_manifests
+from bytemill.shards.complete import complete_manifests, remove_all_leftovers, restamp
 from bytemill.shards.encode_job import EncodingJob, Errors, ShardTokenizer, prepended_token, shard_settings
 from bytemill.shards.encode_parts import encode_parts, say_starting_over
 from bytemill.shards.encode_to_store import encode_to_store
@@ -20,7 +21,7 @@ from bytemill.shards.manifest import (
     write_manifest,
 )
 from bytemill.shards.pipeline import EncodeProgress
-from bytemill.shards.store_manifests import complete_in_store
+from bytemill.shards.recheck import compare_text
 from bytemill.storage import StoreFolder, url_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def encode_corpus(
     progress: Callable[[EncodeProgress], None] | None = None,
     note: Callable[[str], None] | None = None,
     overwrite: bool = False,
+    recheck: bool = False,
     checkpoint_bytes: int = CHECKPOINT_BYTES,
 ) -> Manifest:
     """Encode a corpus to a folder of shards, on this machine or in an object store.
@@ -88,6 +90,8 @@ def encode_corpus(
         progress: Called in this thread after every few megabytes. An exception that it raises stops the encoding.
         note: Called with a sentence if something is done that was not asked for, such as starting over.
         overwrite: Replace existing shards.
+        recheck: If the folder contains the result already, compare all text with it: the corpus is encoded again, and
+            every shard is compared and dropped. By default size, time and samples of each file are compared.
         checkpoint_bytes: Bytes of text between checkpoints; there is one every ten seconds too.
 
     Returns:
@@ -122,24 +126,39 @@ def encode_corpus(
         "overwrite": overwrite,
     }
     if (url := url_of(out_folder)) is not None:
-        return _encode_to_store(job, StoreFolder(url), **options)
-    return _encode_to_folder(job, Path(out_folder), **options)
+        return _encode_to_store(job, StoreFolder(url), recheck=recheck, **options)
+    return _encode_to_folder(job, Path(out_folder), recheck=recheck, **options)
 
 
-def _encode_to_store(job: EncodingJob, store: StoreFolder, **options: Unpack[_RunOptions]) -> Manifest:
+def _encode_to_store(
+    job: EncodingJob, store: StoreFolder, *, recheck: bool, **options: Unpack[_RunOptions]
+) -> Manifest:
     store.require_writable()
-    complete = None if options["overwrite"] else complete_in_store(job.stores(store), job.request)
+    stores = job.stores(store)
+    complete = (
+        None
+        if options["overwrite"]
+        else store_manifests.complete_in_store(stores, job.request, recheck=recheck)
+    )
     if complete is None:
         return encode_to_store(job, store, **options)[0]
+    if recheck:
+        store_manifests.restamp(stores, complete, compare_text(job, complete, options["progress"]))
+    store_manifests.remove_leftovers(store, stores, options["note"])
     if options["progress"]:
         options["progress"](_already_complete(complete))
     return complete[0]
 
 
-def _encode_to_folder(job: EncodingJob, folder: Path, **options: Unpack[_RunOptions]) -> Manifest:
+def _encode_to_folder(
+    job: EncodingJob, folder: Path, *, recheck: bool, **options: Unpack[_RunOptions]
+) -> Manifest:
     overwrite, progress = options["overwrite"], options["progress"]
     parts = job.folders(folder)
-    if not overwrite and (complete := complete_manifests(folder, parts, job.request)):
+    if not overwrite and (complete := complete_manifests(parts, job.request, recheck=recheck)):
+        if recheck:
+            restamp(parts, complete, compare_text(job, complete, progress))
+        remove_all_leftovers([*parts, folder], options["note"])
         if progress:
             progress(_already_complete(complete))
         return complete[0]

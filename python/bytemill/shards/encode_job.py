@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from bytemill._core import DocumentEncoder, __version__
@@ -18,6 +19,7 @@ from bytemill.shards.manifest import (
     SourceInfo,
 )
 from bytemill.shards.shard_writer import ShardWriter, resume_problem
+from bytemill.shards.source_stamps import stamps_of, without_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from bytemill.corpus import CorpusCounts, DocumentSource
     from bytemill.shards.journal import Checkpoint, PartCounts, WriterState
     from bytemill.shards.layouts import Layout
-    from bytemill.shards.manifest import FileInfo, ShardInfo
+    from bytemill.shards.manifest import FileInfo, ShardInfo, SourceStamp
     from bytemill.storage import StoreFolder
     from bytemill.system.records import Strict
 
@@ -94,10 +96,15 @@ class EncodingJob:
         """Return the folders of the parts in a store, or that of the whole."""
         return [store / name for name in self.parts] if self.parts else [store]
 
+    @cached_property
+    def stamps(self) -> list[SourceStamp | None]:
+        """Stamps of the sources, as they were when the encoding began."""
+        return stamps_of(self.source)
+
     @property
     def request(self) -> Request:
         """What finished shards are compared with."""
-        return Request(self.tokenizer.fingerprint, self.layout.name, self.settings, self.source)
+        return Request(self.tokenizer.fingerprint, self.layout.name, self.settings, self.source, self.stamps)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -108,7 +115,8 @@ class EncodingJob:
                 "tokenizer": self.tokenizer.fingerprint,
                 "layout": self.layout.name,
                 **self.settings.to_dict(),
-                "corpus": self.source.description,
+                "corpus": without_names(self.source.description, self.stamps),
+                "stamps": [stamp and stamp.to_dict() for stamp in self.stamps],
             }
         )
 
@@ -169,8 +177,8 @@ class EncodingJob:
             n_replaced=counts.n_replaced,
             shards=shards,
             sources=tuple(
-                SourceInfo(name=name, n_bytes=n)
-                for name, n in zip(self.source.source_names, n_bytes, strict=False)
+                SourceInfo(name=name, n_bytes=n, stamp=stamp)
+                for name, stamp, n in zip(self.source.source_names, self.stamps, n_bytes, strict=False)
             ),
             settings=self.settings,
             layout=self.layout.name,

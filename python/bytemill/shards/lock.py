@@ -89,19 +89,40 @@ def start_over(folder: Path) -> None:
 
 def remove_partial_files(folder: Path) -> None:
     """Remove partial shards and a partial document index."""
-    for path in [*folder.glob(partial_name("shard_*")), *folder.glob(partial_name("documents*.npy"))]:
+    for path in _partial_files(folder):
         path.unlink(missing_ok=True)
 
 
-def remove_leftovers(folder: Path, journal: Path) -> None:
-    """Remove the files of a run that was killed after it wrote the manifest."""
-    if not any((folder / name).exists() for name in (UNFINISHED_NAME, journal.name)):
-        return
-    with _locked(folder / UNFINISHED_NAME), output_errors(folder):
+def leftovers(folder: Path) -> list[Path]:
+    """Return what a run left that was killed after it wrote the manifest, in a folder whose shards are finished."""
+    marked = [UNFINISHED_NAME, JOURNAL_NAME] if (folder / UNFINISHED_NAME).exists() else []
+    paths = [folder / name for name in (*marked, PLAN_NAME, UNITS_NAME, _LOCK_NAME)]
+    return [*(path for path in paths if path.exists()), *_partial_files(folder)]
+
+
+def remove_leftovers(folder: Path) -> list[Path]:
+    """Remove `leftovers` under the lock of the folder, and return them.
+
+    Raises:
+        ShardError: Another process holds the lock.
+        OutputError: A file cannot be removed.
+    """
+    found = leftovers(folder)
+    if not found:
+        return []
+    with held(folder), output_errors(folder):
         _remove_temporaries(folder)
-        remove_partial_files(folder)
-        for name in (journal.name, UNFINISHED_NAME):
-            (folder / name).unlink(missing_ok=True)
+        # The mark goes last, so that a killed removal is repeated. The lock removes its own file.
+        for path in sorted(leftovers(folder), key=lambda path: path.name == UNFINISHED_NAME):
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK_NAME:
+                path.unlink(missing_ok=True)
+    return found
+
+
+def _partial_files(folder: Path) -> list[Path]:
+    return [*folder.glob(partial_name("shard_*")), *folder.glob(partial_name("documents*.npy"))]
 
 
 def _refuse_existing(folder: Path) -> None:
@@ -146,16 +167,23 @@ def _remove_temporaries(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(marker: Path) -> Generator[bool]:
-    """Hold the lock of the folder and mark it. Yields True if it was marked before."""
-    with output_errors(marker):
-        lock = try_lock(marker.with_name(_LOCK_NAME))
+def held(folder: Path) -> Generator[None]:
+    """Hold the lock of a folder without marking it. Raises `ShardError` if another process holds it."""
+    with output_errors(folder):
+        lock = try_lock(folder / _LOCK_NAME)
     if lock is None:
         raise ShardError(
-            f"another process is writing shards to {marker.parent}",
+            f"another process is writing shards to {folder}",
             hint="wait until it has finished, or choose another folder",
         )
     with lock:
+        yield
+
+
+@contextlib.contextmanager
+def _locked(marker: Path) -> Generator[bool]:
+    """Hold the lock of the folder and mark it. Yields True if it was marked before."""
+    with held(marker.parent):
         was_marked = marker.exists()
         if not was_marked:
             write_text(marker, "The shards in this folder are unfinished. Run the same command again.\n")

@@ -132,11 +132,25 @@ class ShardInfo(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceStamp(Record):
+    """What tells whether a file of this machine is still the one that was encoded; see `source_stamps`."""
+
+    n_bytes: Count
+    mtime_ns: int
+    """Time of the last change, in nanoseconds since 1970."""
+    sample: Text
+    """Sha256 of its head, middle and tail."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceInfo(Record):
     """A source of text."""
 
     name: Text
     n_bytes: Count
+    """Bytes of text."""
+    stamp: SourceStamp | None = field(default=None, compare=False)
+    """None if it is not a regular file of this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)

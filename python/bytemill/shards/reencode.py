@@ -84,6 +84,7 @@ def reencode_shards(
     progress: Callable[[EncodeProgress], None] | None = None,
     note: Callable[[str], None] | None = None,
     overwrite: bool = False,
+    recheck: bool = False,
 ) -> Manifest:
     """Encode a `shard_corpus` with another tokenizer.
 
@@ -106,6 +107,7 @@ def reencode_shards(
         progress: As for `encode_corpus`.
         note: As for `encode_corpus`.
         overwrite: Replace existing shards.
+        recheck: As for `encode_corpus`.
 
     Returns:
         The manifest of the result.
@@ -130,6 +132,7 @@ def reencode_shards(
         progress=progress,
         note=note,
         overwrite=overwrite,
+        recheck=recheck,
         **options,
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from bytemill.corpus.documents import CorpusCounts, CorpusRange, DocumentBatch, Position
 from bytemill.errors import CorpusError, ShardError
+from bytemill.shards.source_stamps import stamp_of
 from bytemill.shards.token_text import DecodingTokenizer, TokenText
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class ShardCorpus:
         if manifest is not None:
             files: list[Any] = [[shard.file, shard.sha256] for shard in manifest.shards]
         else:
-            files = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in self._tokens.files]
+            stamps = [(file, stamp_of(file)) for file in self._tokens.files]
+            files = [[file.name, stamp and stamp.to_dict()] for file, stamp in stamps]
         return {
             "shards": files,
             "tokenizer": self._fingerprint,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill.errors import ShardError, StorageError
-from bytemill.shards.complete import difference_from
-from bytemill.shards.lock import OVERWRITE_HINT
+from bytemill.shards.complete import difference_from, require_same
+from bytemill.shards.lock import OVERWRITE_HINT, PLAN_NAME, UNITS_NAME
 from bytemill.shards.manifest import (
     MANIFEST_NAME,
     Manifest,
@@ -21,10 +21,13 @@ from bytemill.shards.manifest import (
     is_sidecar_name,
     manifest_document,
 )
+from bytemill.shards.uploads import remove_work_folder
 from bytemill.system.atomic_files import indented_json
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
 
     from bytemill.shards.complete import Request
     from bytemill.storage import StoreFolder
@@ -40,8 +43,8 @@ class StoredManifest:
 
     manifest: Manifest
     version: Version
-    written_at: float
-    """Time, in seconds since 1970."""
+    written_at: datetime
+    """Rounded down to a second by most stores."""
 
 
 def stored_manifest(folder: StoreFolder) -> StoredManifest | None:
@@ -55,11 +58,12 @@ def stored_manifest(folder: StoreFolder) -> StoredManifest | None:
     if found is None:
         return None
     manifest = decode_manifest(found.data, f"{folder}/{MANIFEST_NAME}")
-    # Stores round the time down to a second.
-    return StoredManifest(manifest, found.version, found.modified.timestamp() + 1)
+    return StoredManifest(manifest, found.version, found.modified)
 
 
-def complete_in_store(parts: Sequence[StoreFolder], request: Request) -> list[Manifest] | None:
+def complete_in_store(
+    parts: Sequence[StoreFolder], request: Request, *, recheck: bool = False
+) -> list[Manifest] | None:
     """Return the manifests of complete shards that match a request, as `complete_manifests` does for folders.
 
     Raises:
@@ -69,8 +73,7 @@ def complete_in_store(parts: Sequence[StoreFolder], request: Request) -> list[Ma
     for part, stored in zip(parts, found, strict=True):
         if stored is None:
             continue
-        if difference := difference_from(stored.manifest, stored.written_at, request):
-            raise ShardError(f"{part} already contains other shards: {difference}", hint=OVERWRITE_HINT)
+        require_same(str(part), stored.manifest, request, recheck=recheck)
         if problems := stored_size_problems(part, stored.manifest):
             raise ShardError(f"the shards in {part} are damaged: {problems[0]}", hint=_AGAIN_HINT)
     manifests = [stored.manifest for stored in found if stored is not None]
@@ -129,12 +132,20 @@ def publish(
         before = stored
     difference = "they are gone" if before is None else "they were not there before"
     if before is not None and request is not None:
-        difference = difference_from(before.manifest, before.written_at, request)
+        difference = difference_from(before.manifest, request)
     if before is None or difference:
         folder.delete(info.file for info in files_of(manifest))
         raise ShardError(f"another process has written shards to {folder}: {difference}", hint=OVERWRITE_HINT)
     remove_unnamed(folder, before.manifest)
     return before.manifest
+
+
+def restamp(parts: Iterable[StoreFolder], before: Iterable[Manifest], after: Iterable[Manifest]) -> None:
+    """Replace the manifests of parts by those of the same shards with other stamps. Raises `StorageError`."""
+    for part, old, new in zip(parts, before, after, strict=True):
+        stored = stored_manifest(part) if old.to_dict() != new.to_dict() else None
+        if stored is not None and stored.manifest == old:
+            part.replace(MANIFEST_NAME, indented_json(manifest_document(new)), stored.version)
 
 
 def remove_unnamed(folder: StoreFolder, manifest: Manifest) -> None:
@@ -160,3 +171,56 @@ def unnamed_files(folder: StoreFolder, manifest: Manifest | None) -> dict[str, i
         for name, n_bytes in folder.list().items()
         if name not in named and (is_shard_name(name) or is_sidecar_name(name))
     }
+
+
+def leftovers(folder: StoreFolder, parts: Sequence[StoreFolder]) -> list[str]:
+    """Return the objects that a finished encoding has left: results of units, their plan, and files of shards.
+
+    Objects that are younger than the manifests may belong to an encoding that replaces these shards.
+
+    Args:
+        folder: The output folder.
+        parts: The folders of the parts of the corpus, or the output folder itself.
+
+    Raises:
+        ShardError: A manifest is damaged.
+        StorageError: The store cannot be read.
+    """
+    found = [stored_manifest(part) for part in parts]
+    if not folder.is_writable or not all(found):
+        return []
+    written_at = max(stored.written_at for stored in found if stored is not None)
+    prefixes = [part.url.removeprefix(folder.url).lstrip("/") for part in parts]
+    named = {
+        f"{prefix}/{info.file}".lstrip("/")
+        for prefix, stored in zip(prefixes, found, strict=True)
+        if stored is not None
+        for info in files_of(stored.manifest)
+    }
+
+    def is_ours(name: str) -> bool:
+        parent, _, base = name.rpartition("/")
+        is_file = parent in prefixes and (is_shard_name(base) or is_sidecar_name(base)) and name not in named
+        return name == PLAN_NAME or name.startswith(f"{UNITS_NAME}/") or is_file
+
+    return [name for name, time in folder.times().items() if time <= written_at and is_ours(name)]
+
+
+def remove_leftovers(
+    folder: StoreFolder, parts: Sequence[StoreFolder], note: Callable[[str], None] | None = None
+) -> None:
+    """Remove `leftovers` and the shards on this machine that were on their way to the folder, and say so.
+
+    Raises:
+        ShardError: A manifest is damaged.
+        StorageError: The store cannot be read or written.
+    """
+    if names := leftovers(folder, parts):
+        folder.delete(names)
+        if note is not None:
+            note(
+                f"removed {plural(len(names), 'object')} that an encoding left that was killed at its end, "
+                f"such as {folder}/{min(names)}"
+            )
+    if remove_work_folder(folder.url) and note is not None:
+        note(f"removed the local copies that an encoding to {folder} left")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import shutil
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
+from bytemill.errors import ShardError
+from bytemill.shards.lock import held
 from bytemill.storage.requests import RequestPool
 from bytemill.system.paths import cache_folder
 
@@ -30,6 +34,17 @@ _Event = TypeVar("_Event")
 def work_folder(url: str) -> Path:
     """Return the folder of this machine in which shards for a store are written."""
     return cache_folder("encoding") / hashlib.sha256(url.encode()).hexdigest()[:24]
+
+
+def remove_work_folder(url: str) -> bool:
+    """Remove the work folder of an encoding that is finished; return whether there was one that nobody uses."""
+    folder = work_folder(url)
+    if not folder.is_dir():
+        return False
+    with contextlib.suppress(ShardError), held(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        return True
+    return False
 
 
 class Uploads:

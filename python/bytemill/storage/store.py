@@ -263,11 +263,18 @@ class StoreFolder:
 
     def list(self, folder: str | None = None) -> dict[str, int]:
         """Return the names and sizes of all objects in this folder or in one within it, at any depth."""
+        return {name: int(meta["size"]) for name, meta in self._list(folder).items()}
+
+    def times(self) -> dict[str, datetime]:
+        """Return when each object in this folder was written, at any depth, by name."""
+        return {name: meta["last_modified"] for name, meta in self._list(None).items()}
+
+    def _list(self, folder: str | None) -> dict[str, ObjectMeta]:
         import obstore
 
-        def read() -> dict[str, int]:
+        def read() -> dict[str, ObjectMeta]:
             groups: Any = obstore.list(self._store, folder, chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]
-            return {str(each["path"]): int(each["size"]) for group in groups for each in group}
+            return {str(each["path"]): each for group in groups for each in group}
 
         try:
             return self._request(folder or "", read)
