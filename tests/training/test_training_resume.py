@@ -149,7 +149,7 @@ def test_a_journal_of_other_settings_is_dropped_with_a_note(tmp_path: Path) -> N
     assert not (tmp_path / "work").exists()
 
 
-@pytest.mark.parametrize("damage", ["run", "journal", "missing", "state"])
+@pytest.mark.parametrize("damage", ["run", "journal", "missing", "state", "position"])
 def test_damaged_checkpoints_are_counted_again(tmp_path: Path, damage: str) -> None:
     files = texts(tmp_path, 4, 2_000)
     expected = count_until(files, tmp_path / "none", None)
@@ -164,13 +164,18 @@ def test_damaged_checkpoints_are_counted_again(tmp_path: Path, damage: str) -> N
             run.unlink()
         case "journal":
             journal.write_text(journal.read_text()[:-20])
+        case "position":
+            document = json.loads(journal.read_text())
+            document["position"]["source"] += 1
+            journal.write_text(json.dumps(document))
         case _:
             document = json.loads(journal.read_text())
             document["state"] = document["state"].replace('"seed"', '"sowing"')
             journal.write_text(json.dumps(document))
     found = count_until(files, tmp_path / "work", None)
     assert found.items() == expected.items()
-    assert len(found.notes) == (damage != "journal")
+    (note,) = found.notes
+    assert note.startswith("discarded an unusable checkpoint (")
     assert not (tmp_path / "work").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -85,9 +86,16 @@ class WorkFolder:
         if self._path is None or not self._path.is_dir():
             return None
         folder = self.open()
-        document = _read_json(folder / _JOURNAL)
-        if document is None or document.get("version") != _VERSION:
+        if not (folder / _JOURNAL).exists():
             self._sweep(set())
+            return None
+        document = _read_json(folder / _JOURNAL)
+        if (
+            document is None
+            or document.get("version") != _VERSION
+            or document.get("sha256") != _digest(document)
+        ):
+            self.drop_journal(f"{_JOURNAL} is damaged")
             return None
         known, wanted = document.get("settings"), json.loads(json.dumps(settings))
         if known != wanted:
@@ -111,7 +119,7 @@ class WorkFolder:
         """Replace the journal, then remove files that it does not need. Raises `OutputError`."""
         folder = self.open()
         document = {"version": _VERSION, "settings": settings, "position": asdict(position), "state": state}
-        write_json(folder / _JOURNAL, document)
+        write_json(folder / _JOURNAL, {**document, "sha256": _digest(document)})
         self._is_kept = True
         self._sweep(_files_of(state))
 
@@ -208,6 +216,11 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+
+
+def _digest(document: dict[str, Any]) -> str:
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _files_of(state: str) -> set[str]:
