@@ -370,6 +370,6 @@ def test_the_lock_of_a_running_encoding_is_not_left_over(
     encode_corpus(byte_tokenizer, corpus / "a.txt", out)
     with held(out):
         with pytest.raises(ShardError, match="another process is writing shards"):
-            remove_leftovers(out)
+            remove_leftovers(out, [out])
         assert (out / ".lock").exists()
-    assert remove_leftovers(out) == []
+    assert remove_leftovers(out, [out]) == []

@@ -260,7 +260,7 @@ def _remove_leftovers(folder: Path, parts: list[Path]) -> None:
 
     try:
         if (url := url_of(folder)) is None:
-            remove_all_leftovers([*parts, folder], output.note)
+            remove_all_leftovers(folder, parts, output.note)
         else:
             stores = [StoreFolder(url_of(part) or url) for part in parts]
             store_manifests.remove_leftovers(StoreFolder(url), stores, output.note)

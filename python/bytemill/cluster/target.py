@@ -119,7 +119,7 @@ class FolderTarget:
 
     def remove_leftovers(self, note: Callable[[str], None] | None) -> None:
         """See `Target`."""
-        complete.remove_all_leftovers([*self._folders(self.shown), self.shown], note)
+        complete.remove_all_leftovers(self.shown, self._folders(self.shown), note)
 
     @contextlib.contextmanager
     def prepared(self, *, overwrite: bool) -> Generator[bool]:

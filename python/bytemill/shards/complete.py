@@ -77,18 +77,21 @@ def restamp(parts: Iterable[Path], before: Iterable[Manifest], after: Iterable[M
                     write_manifest(part, new)
 
 
-def remove_all_leftovers(folders: Iterable[Path], note: Callable[[str], None] | None = None) -> None:
+def remove_all_leftovers(
+    folder: Path, parts: Sequence[Path], note: Callable[[str], None] | None = None
+) -> None:
     """Remove what a killed run left in the folders of finished shards (`remove_leftovers`), and say so.
 
     Args:
-        folders: The output folder, and those of the parts of the corpus.
+        folder: The output folder.
+        parts: Folders of the parts of the corpus, or the output folder itself.
         note: Called with a sentence.
 
     Raises:
         ShardError: Another process writes to a folder.
         OutputError: A file cannot be removed.
     """
-    removed = [path for folder in dict.fromkeys(folders) for path in remove_leftovers(folder)]
+    removed = [path for each in dict.fromkeys([*parts, folder]) for path in remove_leftovers(each, parts)]
     if removed and note is not None:
         note(f"removed what an encoding left that was killed at its end: {', '.join(map(str, removed))}")
 
@@ -126,7 +129,7 @@ def require_same(place: str, manifest: Manifest, request: Request, *, recheck: b
     Raises:
         ShardError: They differ.
     """
-    if difference := difference_from(manifest, request):
+    if difference := _other_settings(manifest, request):
         raise ShardError(f"{place} already contains other shards: {difference}", hint=OVERWRITE_HINT)
     changed = _changed_source(manifest, request)
     if changed and not (changed[1] and recheck):
@@ -135,6 +138,12 @@ def require_same(place: str, manifest: Manifest, request: Request, *, recheck: b
 
 
 def difference_from(manifest: Manifest, request: Request) -> str | None:
+    """Describe how shards differ from requested ones, or return None."""
+    changed = _changed_source(manifest, request)
+    return _other_settings(manifest, request) or (changed and changed[0])
+
+
+def _other_settings(manifest: Manifest, request: Request) -> str | None:
     """Describe how shards differ from requested ones in anything but the text of files, or return None."""
     source = request.source
     if manifest.fingerprint != request.fingerprint:

@@ -158,7 +158,7 @@ def _encode_to_folder(
     if not overwrite and (complete := complete_manifests(parts, job.request, recheck=recheck)):
         if recheck:
             restamp(parts, complete, compare_text(job, complete, progress))
-        remove_all_leftovers([*parts, folder], options["note"])
+        remove_all_leftovers(folder, parts, options["note"])
         if progress:
             progress(_already_complete(complete))
         return complete[0]

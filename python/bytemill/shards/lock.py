@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from bytemill.errors import ShardError
@@ -100,8 +100,12 @@ def leftovers(folder: Path) -> list[Path]:
     return [*(path for path in paths if path.exists()), *_partial_files(folder)]
 
 
-def remove_leftovers(folder: Path) -> list[Path]:
+def remove_leftovers(folder: Path, parts: Sequence[Path]) -> list[Path]:
     """Remove `leftovers` under the lock of the folder, and return them.
+
+    Args:
+        folder: The folder.
+        parts: The folders of the finished shards, whose manifests are checked again under the lock.
 
     Raises:
         ShardError: Another process holds the lock.
@@ -111,6 +115,8 @@ def remove_leftovers(folder: Path) -> list[Path]:
     if not found:
         return []
     with held(folder), output_errors(folder):
+        if not all((part / MANIFEST_NAME).exists() for part in parts):
+            return []  # another encoding has begun meanwhile
         _remove_temporaries(folder)
         # The mark goes last, so that a killed removal is repeated. The lock removes its own file.
         for path in sorted(leftovers(folder), key=lambda path: path.name == UNFINISHED_NAME):
