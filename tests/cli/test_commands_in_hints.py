@@ -21,7 +21,7 @@ Prepare = Callable[[pytest.MonkeyPatch, Run], None]
 COMMAND = re.compile(r"\bbytemill (?:quickstart|tokenizer|data|lm|experiment)\b[^`;)\n:]*")
 PLACEHOLDERS = {
     "TOKENIZER": "tokenizer.json", "TEXT": "corpus.txt", "INPUTS": "corpus.txt", "FILE": "corpus.txt", "DIR": "new",
-    "NAME": "new", "32000": "300", "STUDY.toml": "study.toml",
+    "NAME": "new", "32000": "300", "STUDY.toml": "study.toml", "NEW_PATH": "moved",
 }  # fmt: skip
 """What a user writes for the words of a hint. The corpus is too small for 32000 tokens."""
 MODEL = (
@@ -86,6 +86,11 @@ def add_dataset(patch: pytest.MonkeyPatch, name: str, url: str) -> None:
 
 def train_a_model(patch: pytest.MonkeyPatch, run: Run) -> None:
     assert run("lm", "train", *shlex.split(f"{MODEL} {DATA} --run.folder mine -q")).status == 0
+
+
+def move_the_data(patch: pytest.MonkeyPatch, run: Run) -> None:
+    train_a_model(patch, run)
+    Path("shards").rename("moved")
 
 
 def export_a_model(patch: pytest.MonkeyPatch, run: Run) -> None:
@@ -164,6 +169,7 @@ CASES = {
     "to resume: bytemill lm train {}": Case(
         f"lm train {MODEL} {DATA} --run.folder run --run.checkpoint-every 1", interrupt_the_second_step
     ),
+    "name its new path: bytemill lm train {} {} ": Case("lm train mine", move_the_data),
     "download {} on another machine, then: bytemill data get {} --from-file FILE": Case(
         "data get story", go_offline
     ),

@@ -219,6 +219,42 @@ def test_a_moved_run_without_validation_data_resumes_in_its_new_folder(data: str
     assert not Path("a b").exists()
 
 
+def test_a_run_resumes_from_any_folder_and_moves_with_its_data(
+    data: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    start = run("lm", "train", *TINY, "--training.steps", "1", "--run.folder", "runs/a", "-q")
+    assert start.status == 0, start.err
+    (tmp_path / "elsewhere" / "shards").mkdir(parents=True)  # of other data, without a manifest
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    outcome = run("lm", "train", "../runs/a", "--training.steps", "2")
+    assert outcome.status == 0, outcome.err
+    assert "resuming from ../runs/a/checkpoints/step_00000001" in outcome.err
+    monkeypatch.chdir(tmp_path)
+    Path("moved").mkdir()
+    for name in ("runs", "shards", "tokenizer.json"):
+        Path(name).rename(Path("moved") / name)
+    outcome = run("lm", "train", "moved/runs/a", "--training.steps", "3")
+    assert outcome.status == 0, outcome.err
+    assert "resuming from moved/runs/a/checkpoints/step_00000002" in outcome.err
+
+
+def test_a_run_whose_data_is_gone_says_how_to_name_its_new_path(data: str, run: Run, tmp_path: Path):
+    start = run("lm", "train", *TINY, "--training.steps", "1", "--run.folder", "mine", "-q")
+    assert start.status == 0, start.err
+    Path("shards").rename("new place")
+    Path("tokenizer.json").rename("other.json")  # the run has a copy
+    outcome = run("lm", "train", "mine", "--training.steps", "2")
+    assert outcome.status == 1
+    assert "error: there is no folder shards, which the run was trained on\n" in outcome.err
+    command = "bytemill lm train mine --data.train NEW_PATH"
+    assert f"hint: name its new path: {command}\n" in outcome.err
+    folders = {"--data.train": str(tmp_path / "new place"), "--data.validation": "new place"}
+    arguments = [part for option in folders.items() for part in option]
+    outcome = run("lm", "train", "mine", *arguments, "--training.steps", "2")
+    assert outcome.status == 0, outcome.err
+    assert "resuming from mine/checkpoints/step_00000001" in outcome.err
+
+
 def test_the_hint_about_too_little_validation_data_works(tokenizer_file: str, run: Run):
     Path("short.jsonl").write_text('{"text": "the cat"}\n' * 200)
     encoded = run(

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.training.config import resolve
+from bytemill.lm.training.config import config_to_toml, resolve
 from bytemill.lm.training.config_sources import environment_layers, file_layer
+from bytemill.lm.training.run_paths import recorded_paths
 
 
 def test_a_file_gives_its_values_by_key(tmp_path: Path):
@@ -18,12 +19,55 @@ def test_a_file_gives_its_values_by_key(tmp_path: Path):
     assert file_layer(file) == (str(file), expected)
 
 
+def test_relative_paths_of_a_run_are_looked_up_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    project, run = tmp_path / "project", tmp_path / "project" / "runs" / "a"
+    for folder in ("train", "validation", "elsewhere", "runs/a"):
+        (project / folder).mkdir(parents=True)
+    (project / "tokenizer.json").touch()
+    (project / "items.jsonl").touch()
+    values = {
+        "data.tokenizer": "tokenizer.json",
+        "data.train": ["train", "s3://bucket/train", "/data/train", "gone"],
+        "data.validation": ["wiki=validation", "train"],
+        "training.init_from": "",
+        "run.hellaswag": "items.jsonl",
+    }
+    resolved = resolve([("the test", values)])
+    monkeypatch.chdir(project)
+    (run / "config.toml").write_text(config_to_toml(resolved, recorded_paths(run)))
+    _, here = file_layer(run)
+    assert {key: here[key] for key in values} == values
+    monkeypatch.chdir(project / "elsewhere")
+    expected = {
+        "data.tokenizer": "../tokenizer.json",
+        "data.train": ["../train", "s3://bucket/train", "/data/train", "gone"],
+        "data.validation": ["wiki=../validation", "../train"],
+        "training.init_from": "",
+        "run.hellaswag": "../items.jsonl",
+    }
+    _, there = file_layer("../runs/a")
+    assert {key: there[key] for key in values} == expected
+    run.rename(tmp_path / "moved")  # without the data, which is where it was
+    _, moved = file_layer(tmp_path / "moved")
+    assert {key: moved[key] for key in values} == expected
+    (project / "tokenizer.json").unlink()
+    (tmp_path / "moved" / "tokenizer.json").touch()
+    assert file_layer(tmp_path / "moved")[1]["data.tokenizer"] == str(tmp_path / "moved" / "tokenizer.json")
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
         ("[training]\nstps = 3", "unknown setting training.stps", "did you mean training.steps?"),
         ("[trainin]\nsteps = 3", "unknown setting trainin.steps", "did you mean training.steps?"),
         ("[x]\ny = 3", "unknown setting x.y", "`bytemill lm train --help` lists all settings"),
+        (
+            "[paths]\ndata = '/d'",
+            "unknown setting paths.data",
+            "`bytemill lm train --help` lists all settings",
+        ),
         ("steps = 3", "steps is outside of a section", "write it in the section [training]"),
         ("[model]\npreset = [1]", "unknown preset '[1]'", "choose one of tiny"),
         ("[training]\nsteps = '3'", "training.steps is '3'", "choose a whole number"),

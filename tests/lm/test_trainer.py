@@ -465,6 +465,23 @@ def test_a_split_folder_gives_training_and_validation_data(settings: Settings, c
     assert read_metrics(train(split).metrics, "validation")
 
 
+def test_the_same_data_at_another_path_resumes(
+    settings: Settings, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    constant = {"schedule__name": "constant"}
+    train(settings(training__steps=2, **constant))
+    shutil.copytree(corpus.folder, tmp_path / "moved")
+    monkeypatch.chdir(tmp_path / "moved")
+    data = {"tokenizer": "tokenizer.json", "train": "train", "validation": "named=validation"}
+    records: list[dict[str, Any]] = []
+    moved = settings(training__steps=4, **constant, **{f"data__{key}": path for key, path in data.items()})
+    folder = train(moved, on_record=records.append)
+    assert records[0]["resumed_from"] == str(folder.checkpoint_path(2))
+    whole = train(settings(training__steps=4, **constant, run__folder=str(tmp_path / "whole")))
+    one, other = (load_file(run.checkpoint_path(4) / WEIGHTS) for run in (folder, whole))
+    assert all(one[name].equal(other[name]) for name in other)
+
+
 @pytest.mark.parametrize("role", ["training", "validation"])
 def test_resuming_names_the_shard_that_was_replaced(
     settings: Settings, corpus: Corpus, tmp_path: Path, role: str

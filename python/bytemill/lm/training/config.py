@@ -268,6 +268,10 @@ MAY_CHANGE = frozenset(
         "data.prefetch",
         "schedule.decay_steps",
         "schedule.warmup_steps",
+        "data.tokenizer",
+        "data.train",
+        "data.validation",
+        "training.init_from",
         "training.steps",
         "training.device",
         "training.strategy",
@@ -277,7 +281,8 @@ MAY_CHANGE = frozenset(
         "training.max_bad_steps",
     }
 )
-"""Settings that may differ when a run resumes, in addition to all of `run`."""
+"""Settings that may differ when a run resumes, in addition to all of `run`. The tokenizer and the data are compared by
+content, not by path; initial weights count at the start only."""
 
 Layer = tuple[str, "Mapping[str, Any]"]
 """An origin ("train.toml", "--model.num-layers"), and the values it sets by key ("model.num_layers")."""
@@ -378,8 +383,13 @@ def config_from_dict(document: Mapping[str, Mapping[str, Any]]) -> TrainConfig:
     return resolve([("the checkpoint", flat)]).config
 
 
-def config_to_toml(resolved: Resolved) -> str:
-    """Render the settings as a TOML file that resolves to the same settings; comments name the origins."""
+def config_to_toml(resolved: Resolved, paths: Mapping[str, str] | None = None) -> str:
+    """Render the settings as a TOML file that resolves to the same settings; comments name the origins.
+
+    Args:
+        resolved: The settings.
+        paths: Table of where relative paths start from (`run_paths`).
+    """
     lines: list[str] = []
     for section, values in resolved.config.to_dict().items():
         lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
@@ -387,6 +397,12 @@ def config_to_toml(resolved: Resolved) -> str:
             # TOML has no null; an absent key is the default None.
             entry = f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
             lines.append(f"{entry:<40}  # {resolved.origins.get(f'{section}.{name}', 'default')}")
+    if paths:
+        lines += [
+            "",
+            "[paths]  # where relative paths start from",
+            *(f"{key} = {_toml(paths[key])}" for key in paths),
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.training.config import SECTIONS, setting_keys
+from bytemill.lm.training.run_paths import TABLE, is_paths_table, with_found_paths
 from bytemill.storage import local_input, url_of
 from bytemill.system.units import parse_count
 
@@ -43,7 +44,8 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
         path: A TOML file with a table per section, or a run folder, of which `config.toml` is read.
 
     Returns:
-        The path of the file, and its values by key.
+        The path of the file, and its values by key. Relative paths are from the current folder, or in the settings of a
+        run where they were found (see `run_paths`).
 
     Raises:
         RunConfigError: The file cannot be read, is not TOML, or has a key outside of a section.
@@ -67,6 +69,7 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
         ) from error
     except ValueError as error:  # invalid UTF-8 or invalid TOML
         raise RunConfigError(f"{file} is not a TOML file: {error}", hint="correct the file") from error
+    paths: dict[str, str] = document.pop(TABLE) if is_paths_table(document.get(TABLE)) else {}
     values: dict[str, Any] = {}
     for section, table in document.items():
         if not isinstance(table, dict):
@@ -75,7 +78,7 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
             raise RunConfigError(f"{file}: {section} is outside of a section", hint=known)
         for name, value in cast("dict[str, Any]", table).items():
             values[f"{section}.{name}"] = value
-    return url or str(file), values
+    return url or str(file), with_found_paths(values, paths, file) if paths else values
 
 
 def environment_layers(environ: Mapping[str, str]) -> list[Layer]:

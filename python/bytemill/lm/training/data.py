@@ -7,13 +7,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.errors import RunConfigError
+from bytemill.errors import RunConfigError, ShardError
 from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.document_mask import DocumentMask
 from bytemill.lm.packing import PackedBatches
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, is_shard_name, parts_of
-from bytemill.storage import exists, url_of
+from bytemill.storage import exists, is_url, url_of
 
 if TYPE_CHECKING:
     from bytemill.lm.processes import Processes
@@ -74,6 +74,33 @@ def _is_text(name: str) -> bool:
         return False
     files = [file.name for file in path.iterdir() if file.is_file()]
     return bool(files) and not any(is_shard_name(file) or file.endswith(_ID_FILES) for file in files)
+
+
+def require_data(config: TrainConfig) -> None:
+    """Check that the data of a run that is resumed is where the settings say.
+
+    Raises:
+        ShardError: A folder is missing; the hint is the command that names its new path.
+    """
+    settings = {"--data.train": config.data.train, "--data.validation": config.data.validation}
+    for option, entries in settings.items():
+        missing = [entry for entry in entries if not (_is_there(entry) or _is_there(entry.partition("=")[2]))]
+        if missing:
+            shown = (_with_new_path(entry) if entry in missing else shlex.quote(entry) for entry in entries)
+            raise ShardError(
+                f"there is no folder {missing[0]}, which the run was trained on",
+                hint=f"name its new path: bytemill lm train {shlex.quote(config.run.folder)} {option} "
+                + " ".join(shown),
+            )
+
+
+def _is_there(folder: str) -> bool:
+    return bool(folder) and (is_url(folder) or Path(folder).exists())
+
+
+def _with_new_path(entry: str) -> str:
+    name, equals, _ = entry.partition("=")
+    return f"{shlex.quote(name)}=NEW_PATH" if equals else "NEW_PATH"
 
 
 def validation_set(

@@ -19,7 +19,14 @@ from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
 from bytemill.lm.training.batch_division import check_division, divide_batch
 from bytemill.lm.training.batch_reader import BatchReader
-from bytemill.lm.training.data import bos_id_of, data_folders, document_mask, open_batches, validation_set
+from bytemill.lm.training.data import (
+    bos_id_of,
+    data_folders,
+    document_mask,
+    open_batches,
+    require_data,
+    validation_set,
+)
 from bytemill.lm.training.distributed import compile_blocks, shard_model
 from bytemill.lm.training.initial_weights import find_initial_weights, load_initial_weights
 from bytemill.lm.training.loss_scale import LossScale
@@ -60,13 +67,15 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         if processes.local_rank == 0:
             folder.stored.forget() if overwrite else folder.stored.fetch()
         processes.wait()
+    starts = overwrite or not folder.checkpoint_files()
+    if not starts:
+        require_data(config)
     tokenizer = open_tokenizer(config.data.tokenizer)
     if config.model.vocab_size < tokenizer.n_vocab:
         raise RunConfigError(
             f"model.vocab_size is {config.model.vocab_size:,}, but the tokenizer has {tokenizer.n_vocab:,} ids",
             hint=f"leave model.vocab_size out, or set it to {tokenizer.n_vocab} or more",
         )
-    starts = overwrite or not folder.checkpoint_files()
     initial = find_initial_weights(config, tokenizer) if config.training.init_from and starts else None
     check_division(config.training, processes.count)
     device = processes.device(config.training.device)

@@ -18,6 +18,7 @@ from bytemill.lm.training.run_checkpoint import (
     remove_checkpoint,
     step_of,
 )
+from bytemill.lm.training.run_paths import recorded_paths
 from bytemill.lm.training.stored_run import StoredRun
 from bytemill.storage import split_url, url_of
 from bytemill.system.atomic_files import make_folder, output_error, write_text
@@ -110,7 +111,8 @@ class RunFolder:
         make_folder(self.checkpoints)
         for leftover in self.checkpoints.glob(".step_*.tmp"):
             remove_checkpoint(leftover)
-        write_text(self.config, config_to_toml(self._with_first_origins(resolved, before)))
+        paths = recorded_paths(self.path if self.stored is None else None)
+        write_text(self.config, config_to_toml(self._with_first_origins(resolved, before), paths))
         if tokenizer is not None:
             tokenizer.save(self.tokenizer)
 
@@ -211,4 +213,9 @@ def check_resumable(
         raise CheckpointError(f"{checkpoint.path} has other settings: {'; '.join(changed)}", hint=hint)
     for role, folders in shards.items():
         if shard := changed_shard(checkpoint.shards[role], folders):
-            raise CheckpointError(f"the {role} data has changed since {checkpoint.path}: {shard}", hint=hint)
+            option = "--data.train" if role == "training" else "--data.validation"
+            raise CheckpointError(
+                f"the {role} data has changed since {checkpoint.path}: {shard}",
+                hint=f"name the folder of the original shards ({option} DIR), start over with --overwrite, or "
+                "use another --run.folder",
+            )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fastapi import APIRouter, Request
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.training.run_paths import TABLE
 from bytemill.studio.arrays import packed
 from bytemill.studio.metrics_feed import read_new
 from bytemill.studio.models import checkpoint_paths
@@ -44,7 +45,9 @@ def _summary(entry: Entry, shelf: Shelf, studio: Studio) -> RunSummary | None:
     except OSError:  # the folder was just removed
         return None
     try:
-        config = _flat(tomllib.loads(text))
+        settings = tomllib.loads(text)
+        settings.pop(TABLE, None)  # a browser learns no paths of this machine
+        config = _flat(settings)
     except tomllib.TOMLDecodeError:
         config = {}
     return RunSummary(
