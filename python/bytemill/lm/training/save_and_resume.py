@@ -142,7 +142,8 @@ def finish_saving(run: Run, record: Recorder | None = None) -> None:
     writing, run.writing = run.writing, None
     if record and run.check.is_running:
         record.show("notice", writing.step, text="the checkpoint waits until all shards are verified")
-    parts = run.processes.gather(run.check.wait() or writing.wait())
+    damage, written = run.check.wait(), writing.wait()
+    parts = run.processes.gather(damage or written)
     error = run.processes.share(_publish(run, writing, parts) if run.processes.is_first else None)
     if error is not None:
         raise error
