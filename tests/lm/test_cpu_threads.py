@@ -7,11 +7,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 
-from bytemill.lm import cpu_threads
+from bytemill.lm import ModelConfig, TransformerLM, cpu_threads
 from bytemill.lm.cpu_threads import Contention, are_cores_shared, shared_cores, use_threads
+from bytemill.lm.evaluate import evaluate_text, evaluate_windows
+from bytemill.lm.generation.generate import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,3 +128,22 @@ def test_the_number_of_threads_holds_for_this_process_and_its_children(monkeypat
         )
     finally:
         torch.set_num_threads(before)
+
+
+def test_evaluation_and_generation_watch_the_cores(monkeypatch: pytest.MonkeyPatch):
+    blocks: list[str] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(cpu_threads._monitor, "enter", lambda: blocks.append("in"))
+    monkeypatch.setattr(cpu_threads._monitor, "leave", lambda: blocks.append("out"))
+    model = TransformerLM(
+        ModelConfig(vocab_size=16, context_length=8, d_model=8, num_layers=1, num_heads=1, d_ff=8)
+    )
+    tokens, counts = np.arange(16, dtype=np.uint16), torch.ones(16, dtype=torch.int64)
+    for work in (
+        lambda: generate(model, [1], 2, seed=0),
+        lambda: evaluate_text(model, tokens, counts),
+        lambda: evaluate_windows(model, tokens, [0], counts),
+    ):
+        work()
+        assert blocks == ["in", "out"]
+        blocks.clear()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import torch
 
 from bytemill.errors import CheckpointError
+from bytemill.lm.cpu_threads import shared_cores
 from bytemill.lm.device import autocast
 from bytemill.lm.evaluate.items import HellaSwagItem, read_items
 from bytemill.lm.generation.text_generation import prompt_ids
@@ -91,7 +92,8 @@ def evaluate_hellaswag(
         OutputError: The file cannot be read or written.
     """
     identity = "" if results is None else _identity(model, tokenizer, items, bos_id)
-    with _Results(results, identity) as known:
+    device = next(model.parameters()).device
+    with _Results(results, identity) as known, shared_cores(device):
         remaining = [number for number in range(len(items)) if number not in known.lines]
         # Sort by length to reduce padding; the scores do not depend on the order.
         endings = {number: _endings(model, tokenizer, items[number], bos_id) for number in remaining}

@@ -10,6 +10,7 @@ import torch
 
 from bytemill.errors import CorpusError
 from bytemill.lm.batches import windows_at
+from bytemill.lm.cpu_threads import shared_cores
 from bytemill.lm.device import autocast
 from bytemill.lm.loss import bits_per_byte, perplexity, text_nats_and_bytes, token_losses
 from bytemill.lm.tensors import not_finite
@@ -111,19 +112,20 @@ def evaluate_windows(
     length = model.config.context_length
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
-    for first in range(0, len(starts), batch_size):
-        batch = starts[first : first + batch_size]
-        score += _score(
-            model,
-            tokens,
-            batch,
-            length,
-            0,
-            byte_counts=counts,
-            dtype=dtype,
-            documents=documents,
-            by_class=by_class,
-        )
+    with shared_cores(counts.device):
+        for first in range(0, len(starts), batch_size):
+            batch = starts[first : first + batch_size]
+            score += _score(
+                model,
+                tokens,
+                batch,
+                length,
+                0,
+                byte_counts=counts,
+                dtype=dtype,
+                documents=documents,
+                by_class=by_class,
+            )
     return score
 
 
@@ -173,22 +175,23 @@ def evaluate_text(
         raise CorpusError("fewer than two tokens: nothing to predict", hint="use more text")
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
-    for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
-        score += _score(
-            model,
-            tokens,
-            starts,
-            size,
-            n_skipped,
-            byte_counts=counts,
-            dtype=dtype,
-            documents=documents,
-            by_class=by_class,
-        )
-        if not math.isfinite(score.nats):
-            raise not_finite(model)
-        if progress:
-            progress(score.n_tokens, n_targets)
+    with shared_cores(counts.device):
+        for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
+            score += _score(
+                model,
+                tokens,
+                starts,
+                size,
+                n_skipped,
+                byte_counts=counts,
+                dtype=dtype,
+                documents=documents,
+                by_class=by_class,
+            )
+            if not math.isfinite(score.nats):
+                raise not_finite(model)
+            if progress:
+                progress(score.n_tokens, n_targets)
     return score
 
 

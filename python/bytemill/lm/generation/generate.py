@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.cpu_threads import shared_cores
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.generation.token_decoder import CoreDecoder
 from bytemill.lm.kv_cache import KVCache
@@ -130,25 +131,28 @@ def next_tokens(
     running = list(range(n_samples))
     window = _Window(model, n_samples, device, use_cache=use_cache)
     excluded = np.array(sorted(excluded_ids), dtype=np.int64)
-    for _ in range(max_tokens):
-        logits = window.logits_after(rows)
-        if not np.isfinite(logits.numpy()).all():
-            raise not_finite(model)
-        logits.numpy()[:, excluded] = -np.inf
-        for sample in list(running):
-            own = logits[sample]
-            log_probabilities = next_log_probabilities(own, parameters, rows[sample])
-            chosen = draw(log_probabilities, generators[sample])
-            rows[sample].append(chosen)
-            token = NextToken(sample, chosen, own, log_probabilities)
-            if (is_last is not None and is_last(token)) or chosen in stop_ids:
-                running.remove(sample)
-            yield token
-        if not running:
-            return
-        n_ids = len(rows[running[0]])
-        for row in rows:
-            row.extend(row[-1:] * (n_ids - len(row)))  # keep the batch rectangular; these ids are never read
+    with shared_cores(device):
+        for _ in range(max_tokens):
+            logits = window.logits_after(rows)
+            if not np.isfinite(logits.numpy()).all():
+                raise not_finite(model)
+            logits.numpy()[:, excluded] = -np.inf
+            for sample in list(running):
+                own = logits[sample]
+                log_probabilities = next_log_probabilities(own, parameters, rows[sample])
+                chosen = draw(log_probabilities, generators[sample])
+                rows[sample].append(chosen)
+                token = NextToken(sample, chosen, own, log_probabilities)
+                if (is_last is not None and is_last(token)) or chosen in stop_ids:
+                    running.remove(sample)
+                yield token
+            if not running:
+                return
+            n_ids = len(rows[running[0]])
+            for row in rows:
+                row.extend(
+                    row[-1:] * (n_ids - len(row))
+                )  # keep the batch rectangular; these ids are never read
 
 
 class _Window:

@@ -91,7 +91,7 @@ def _found(value: str, places: list[Path]) -> str:
 
 
 def _is_there(tokenizer: str) -> bool:
-    return is_url(tokenizer) or pretrained.is_published(tokenizer) or Path(tokenizer).exists()
+    return is_url(tokenizer) or pretrained.published_name(tokenizer) is not None or Path(tokenizer).exists()
 
 
 def _relative(path: Path, start: Path) -> str | None:
