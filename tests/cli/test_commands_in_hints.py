@@ -169,7 +169,7 @@ CASES = {
     "to resume: bytemill lm train {}": Case(
         f"lm train {MODEL} {DATA} --run.folder run --run.checkpoint-every 1", interrupt_the_second_step
     ),
-    "name its new path: bytemill lm train {} {} ": Case("lm train mine", move_the_data),
+    "name its new path: bytemill lm train {} {} {}": Case("lm train mine", move_the_data),
     "download {} on another machine, then: bytemill data get {} --from-file FILE": Case(
         "data get story", go_offline
     ),

@@ -86,11 +86,13 @@ def require_data(config: TrainConfig) -> None:
     for option, entries in settings.items():
         missing = [entry for entry in entries if not (_is_there(entry) or _is_there(entry.partition("=")[2]))]
         if missing:
-            shown = (_with_new_path(entry) if entry in missing else shlex.quote(entry) for entry in entries)
+            run = shlex.quote(config.run.folder)
+            paths = " ".join(
+                _with_new_path(entry) if entry in missing else shlex.quote(entry) for entry in entries
+            )
             raise ShardError(
                 f"there is no folder {missing[0]}, which the run was trained on",
-                hint=f"name its new path: bytemill lm train {shlex.quote(config.run.folder)} {option} "
-                + " ".join(shown),
+                hint=f"name its new path: bytemill lm train {run} {option} {paths}",
             )
 
 
