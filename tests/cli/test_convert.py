@@ -111,8 +111,7 @@ def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_fi
     assert (summary["pattern"], summary["special_tokens"]) == (None, {"<x>": 400})
     mixed = run("tokenizer", "show", "t.tiktoken", "--special-token", "<x>=400", "--special-token", "<y>")
     assert mixed.err == (
-        "error: some special tokens have an id and others do not\n"
-        "hint: add =ID to every one, or to none\n"
+        "error: some special tokens have an id and others do not\nhint: add =ID to every one, or to none\n"
     )
 
 
