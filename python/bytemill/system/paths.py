@@ -30,6 +30,35 @@ def require_local(path: str | os.PathLike[str]) -> None:
         )
 
 
+def relative_name(name: str) -> str:
+    """Return a name with slashes that stays inside the folder it is relative to.
+
+    Args:
+        name: Name from a file that others may have written.
+
+    Raises:
+        ValueError: It is absolute, leaves the folder, or cannot be a name on this machine.
+
+    >>> relative_name("optimizer/process_00000.safetensors")
+    'optimizer/process_00000.safetensors'
+    """
+    is_odd = "\\" in name or not name.isprintable() or (os.name != "posix" and ":" in name)
+    if is_odd or any(part in ("", ".", "..") for part in name.split("/")):
+        raise ValueError("it must be a name inside its folder")
+    return name
+
+
+def file_name(name: str) -> str:
+    """Return the name of a file or folder, without a folder. Raises ValueError for other names.
+
+    >>> file_name("own-8k.tiny.seed0")
+    'own-8k.tiny.seed0'
+    """
+    if "/" in name:
+        raise ValueError("it must be a name without a folder")
+    return relative_name(name)
+
+
 def cache_folder(kind: str) -> Path:
     """Return the cache folder for one kind of downloads.
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
     from bytemill.errors import BytemillError
 
@@ -95,7 +96,7 @@ def read_json_object(path: Path, error_type: type[BytemillError], hint: str) -> 
 
 
 def parse_json_object(
-    text: str | bytes, path: Path, error_type: type[BytemillError], hint: str
+    text: str | bytes, path: str | Path, error_type: type[BytemillError], hint: str
 ) -> dict[str, Any]:
     """Parse a JSON object.
 
@@ -110,7 +111,7 @@ def parse_json_object(
     """
     try:
         document: object = json.loads(text)
-    except ValueError as error:  # invalid JSON or UTF-8
+    except (ValueError, RecursionError) as error:  # invalid JSON or UTF-8, or too deep
         raise error_type(f"{path} is damaged: {error}", hint=hint) from error
     if not isinstance(document, dict):
         raise error_type(f"{path} is damaged: it is not a JSON object", hint=hint)
@@ -136,12 +137,19 @@ def parse_record(
     Raises:
         BytemillError: If a key is missing or has an invalid value (`error_type`); names the file and the first key.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        return TypeAdapter(kind).validate_python(document)
+        return cast("RecordType", _validator(kind).validate_python(document))
     except ValidationError as error:
         raise error_type(f"{path} is damaged: {first_problem(error, document)}", hint=hint) from error
+
+
+@cache
+def _validator(kind: type[Record]) -> TypeAdapter[Record]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)  # building one takes milliseconds
 
 
 def first_problem(error: ValidationError, document: Any) -> str:
@@ -155,7 +163,11 @@ def first_problem(error: ValidationError, document: Any) -> str:
     name, value = "", document
     for key in details["loc"]:
         if isinstance(key, int) and isinstance(value, list):
-            name, value = f"{name}[{key}]", cast("list[Any]", value)[key]
+            items = cast("list[Any]", value)
+            name, value = (
+                f"{name}[{key}]",
+                items[key] if key < len(items) else None,
+            )  # a tuple may be too short
         elif isinstance(key, str) and isinstance(value, dict):
             name = f"{name}.{key}" if name else key
             value = cast("dict[str, Any]", value).get(key)
