@@ -1,5 +1,6 @@
 """A run in an object store resumes on another machine, and loses nothing that was uploaded."""
 
+import hashlib
 import json
 import random
 import signal
@@ -7,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +19,10 @@ from bytemill.errors import BytemillError, CheckpointError, OutputError, Storage
 from bytemill.lm.loading import load_trained
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.run_checkpoint import MANIFEST, read_checkpoint
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.saved_model import find_saved_model
-from bytemill.lm.training.stored_run import RUN_NAME
+from bytemill.lm.training.stored_run import RUN_NAME, StoredRun
 from bytemill.lm.training.trainer import train
 from bytemill.storage import StoreFolder
 from tests.support.s3_server import Request, S3Server, begin_upload
@@ -194,6 +197,72 @@ def test_damage_is_noticed(settings: Settings, s3: S3Server, machine: Callable[[
         find_saved_model(url)
     with pytest.raises(BytemillError):
         find_saved_model(s3.bucket() + "/nothing")
+
+
+WHOLE: dict[str, Any] = {
+    "format": 1, "step": 7, "folder": "checkpoints/step_00000007.0123456789ab", "files": {"a": [1, None]},
+}  # fmt: skip
+NAMES = ["", "/abs", "../up", "a/../../up", "a//b", "a\\b", ".", "a\x00"]
+WRONG: list[Any] = [None, True, -1, 1.5, float("nan"), [], [[]], {}, *NAMES]
+
+
+class OneObject:
+    """A store whose only object is `run.json`; the files that this names can be read too."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def get(self, name: str) -> Any:
+        assert name == RUN_NAME
+        return SimpleNamespace(data=self.data, version=None)
+
+    def size(self, _: str) -> int | None:
+        return None
+
+    def download(self, _: str, path: Path, *_more: Any) -> None:
+        path.write_bytes(b"x")
+
+
+def hostile() -> Iterator[bytes]:
+    """Yield contents of `run.json` that are to be refused."""
+    whole = json.dumps(WHOLE).encode()
+    yield from (b"", whole[:-9], b"\xff" + whole, bytes(len(whole)), b"[1]", b"[" * 100_000, b"null")
+    changed = [{name: value for name, value in WHOLE.items() if name != key} for key in WHOLE]
+    changed += [{**WHOLE, key: value} for key in WHOLE for value in WRONG if (key, value) != ("files", {})]
+    changed += [{**WHOLE, "files": {name: [1, None]}} for name in NAMES]
+    changed += [{**WHOLE, "files": {"a": value}} for value in WRONG]
+    changed += [
+        {**WHOLE, "files": {"a": [1, value]}}
+        for value in WRONG
+        if not (value is None or isinstance(value, str))
+    ]
+    yield from (json.dumps(each).encode() for each in changed)
+
+
+def test_a_hostile_run_json_is_refused_and_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    store = OneObject(b"")
+    monkeypatch.setattr("bytemill.lm.training.stored_run.StoreFolder", lambda _: store)
+    for store.data in hostile():
+        with pytest.raises(CheckpointError) as raised:
+            StoredRun("s3://bucket/run", tmp_path / "run").fetch()
+        assert str(raised.value).startswith("s3://bucket/run/run.json ")
+        assert raised.value.hint
+    assert list(tmp_path.iterdir()) == []
+    store.data = json.dumps(WHOLE).encode()
+    StoredRun("s3://bucket/run", tmp_path / "run").fetch()
+    assert [each.name for each in tmp_path.glob("run/checkpoints/step_00000007/*")] == ["a"]
+
+
+def test_a_checkpoint_that_names_files_outside_is_refused(settings: Settings):
+    checkpoint = train(settings(training__steps=1)).checkpoint_path(1)
+    manifest = checkpoint / MANIFEST
+    whole = json.loads(manifest.read_text())
+    for files in ({"../x": "0"}, {"/etc/passwd": "0"}, ["a"], None, {"": ""}):
+        document = {name: value for name, value in whole.items() if name != "sha256"} | {"files": files}
+        digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+        manifest.write_text(json.dumps({**document, "sha256": digest}))
+        with pytest.raises(CheckpointError, match="is damaged"):
+            read_checkpoint(checkpoint)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="platform: signals")

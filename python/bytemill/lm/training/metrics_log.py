@@ -112,7 +112,7 @@ def _records(path: Path) -> Iterator[tuple[dict[str, Any] | None, bytes]]:
 def _record(line: bytes) -> dict[str, Any] | None:
     try:
         record: object = json.loads(line)
-    except ValueError:  # not JSON, or not UTF-8
+    except (ValueError, RecursionError):  # not JSON, or not UTF-8
         return None
     if not isinstance(record, dict):
         return None

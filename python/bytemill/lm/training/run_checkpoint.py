@@ -25,6 +25,7 @@ from bytemill.lm.tensor_files import sha256_of
 from bytemill.lm.training.config import TrainConfig, config_from_dict
 from bytemill.lm.training.optimizer_state import load_optimizer_part
 from bytemill.system.atomic_files import output_errors, sync_folder
+from bytemill.system.paths import relative_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,7 +180,7 @@ def read_checkpoint(path: Path) -> RunCheckpoint:
         found = document.get("format")
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{file} is damaged: {error}") from error
     if found != FORMAT:
         raise CheckpointFormatError(
@@ -197,7 +198,7 @@ def read_checkpoint(path: Path) -> RunCheckpoint:
                 role: [(str(folder), dict(hashes)) for folder, hashes in document["shards"][role]]
                 for role in ("training", "validation")
             },
-            files=document["files"],
+            files={relative_name(name): str(sha256) for name, sha256 in dict(document["files"]).items()},
             bos_id=document.get("bos_id"),  # missing in the first runs
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -12,13 +12,14 @@ import os
 import shutil
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from bytemill.errors import BytemillError, CheckpointError, OutputError, StorageError
-from bytemill.lm.training.run_checkpoint import MANIFEST, step_of
+from bytemill.errors import BytemillError, CheckpointError, CheckpointFormatError, OutputError, StorageError
+from bytemill.lm.training.run_checkpoint import read_checkpoint, step_of
 from bytemill.storage import StoreFolder
 from bytemill.system.atomic_files import make_folder, output_errors
-from bytemill.system.records import Count, Record, Text, parse_record
+from bytemill.system.paths import relative_name
+from bytemill.system.records import Count, Record, Strict, Text, parse_json_object, parse_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 RUN_NAME = "run.json"
 _FORMAT = 1
+_Inside = Annotated[str, Strict(check=relative_name)]
 _COPIES = ("config.toml", "tokenizer.json", "tokenizer_config.json", "metrics.jsonl")
 
 
@@ -37,9 +39,9 @@ class _StoredCheckpoint(Record):
 
     format: Count
     step: Count
-    folder: Text
+    folder: _Inside
     """Folder of the checkpoint in the store."""
-    files: dict[str, list[Any]]
+    files: dict[_Inside, tuple[Count, Text | None]]
     """Name in the folder -> size and sha256."""
 
 
@@ -147,10 +149,12 @@ class StoredRun:
             return None
         self._version = found.version
         name, hint = f"{self.url}/{RUN_NAME}", "use another --run.folder, or replace the run with --overwrite"
-        try:
-            document = json.loads(found.data)
-        except ValueError as error:
-            raise CheckpointError(f"{name} is damaged: {error}", hint=hint) from error
+        document = parse_json_object(found.data, name, CheckpointError, hint)
+        if document.get("format", _FORMAT) != _FORMAT:
+            raise CheckpointFormatError(
+                f"{name} has the format {document['format']!r:.80}, but this version of bytemill reads {_FORMAT}",
+                hint="use the version of bytemill that wrote it, or use another --run.folder",
+            )
         return parse_record(_StoredCheckpoint, document, name, CheckpointError, hint)
 
     def _work(self) -> None:
@@ -183,7 +187,12 @@ class StoredRun:
                 self._store.put(name, path.read_bytes())
 
     def _upload(self, checkpoint: Path) -> None:
-        hashes = json.loads((checkpoint / MANIFEST).read_bytes())["files"]
+        try:
+            hashes = read_checkpoint(checkpoint).files
+        except CheckpointError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # removed in favour of a newer one
+                return
+            raise
         folder = f"checkpoints/{checkpoint.name}.{os.urandom(6).hex()}"
         paths = [path for path in sorted(checkpoint.rglob("*")) if path.is_file()]
         files: dict[str, list[Any]] = {}
