@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import CorpusError
-from bytemill.experiment.documents import cut, document_order, segments, store_text
+from bytemill.experiment.documents import cut, document_order, store_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +22,6 @@ def test_a_cut_is_the_longest_beginning_of_whole_characters(text: str, n_bytes: 
     lengths = [len(text[:n].encode()) for n in range(len(text) + 1)]
     assert len(found) == max(length for length in lengths if length <= n_bytes)
     assert data.startswith(found)
-
-
-@given(st.text(max_size=60), st.integers(1, 20))
-def test_segments_are_the_document(text: str, n_bytes: int):
-    pieces = list(segments(text.encode(), n_bytes))
-    assert "".join(pieces) == text
-    assert all(len(piece.encode()) <= max(n_bytes, 4) for piece in pieces)
-    assert all(pieces)
 
 
 def test_an_order_is_a_permutation_that_depends_on_seed_and_pass():

@@ -12,77 +12,21 @@ import scipy.stats
 from bytemill.errors import RunConfigError
 from bytemill.experiment.findings import OVERALL, Findings
 from bytemill.experiment.report import report
-from bytemill.experiment.results import StudyFolder, read_study_folder
+from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import holm
 from bytemill.experiment.tables import means_table, pairs_table
 from tests.report.page_script import without_script
 
+from .made_up import DOMAINS, N_SEEDS, NAMES, write_scores, write_study, write_trials
+
 if TYPE_CHECKING:
     from pathlib import Path
-
-NAMES = ["a", "b", "c"]
-DOMAINS = ["x", "y"]
-N_SEEDS = 4
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A study in which b is better than a, and c is like b."""
-    random = np.random.default_rng(0)
-    results: list[dict[str, Any]] = []
-    n_bytes = random.integers(50, 100, 30)
-    for seed in range(N_SEEDS):
-        chance = random.normal(0, 0.05)  # shared by the tokenizers
-        for name, level in zip(NAMES, (2.0, 1.9, 1.9), strict=True):
-            cell = tmp_path / "cells" / f"{name}.m.seed{seed}"
-            (cell / "run").mkdir(parents=True)
-            bits: dict[str, float] = {}
-            for domain in DOMAINS:
-                own = n_bytes * (level + chance + random.normal(0, 0.01) + random.normal(0, 0.02, 30))
-                own.astype("<f8").tofile(cell / f"bits.{domain}.f64")
-                n_bytes.astype("<i8").tofile(cell / f"bytes.{domain}.i64")
-                bits[domain] = float(own.sum() / n_bytes.sum())
-            records = [
-                {"kind": "step", "step": step, "n_tokens": 10 * step, "tokens_per_second": 5.0, "loss": 1.0}
-                for step in (1, 2)
-            ] + [{"kind": "validation", "step": step, "bits_per_byte": 3.0 - step + seed} for step in (1, 2)]
-            (cell / "run" / "metrics.jsonl").write_text("".join(json.dumps(own) + "\n" for own in records))
-            results.append(
-                {
-                    "cell": cell.name,
-                    "tokenizer": name,
-                    "model": "m",
-                    "seed": seed,
-                    "is_trial": False,
-                    "learning_rate": 0.1,
-                    "n_steps": 2,
-                    "n_tokens": 20,
-                    "n_bytes": 60,
-                    "flops": 1e9,
-                    "bits_per_byte": bits,
-                    "classes": {"digits": {"bits_per_byte": level}, "special": {"bits_per_byte": None}},
-                }
-            )
-    grid = {
-        "title": "<b>&",
-        "budget": {"equal": "bytes", "amount": 60},
-        "tokenizers": {name: {"n_ids": 300 + 100 * i, "fingerprint": name} for i, name in enumerate(NAMES)},
-        "models": {"m": {}},
-        "seeds": list(range(N_SEEDS)),
-        "domains": DOMAINS,
-        "parameters": {f"{name}/m": {"embedding": 1, "output layer": 2, "rest": 3} for name in NAMES},
-        "segment_bytes": 64,
-        "cells": [result["cell"] for result in results],
-        "text": {"train": "0" * 64},
-    }
-    (tmp_path / "study.json").write_text(json.dumps(grid))
-    (tmp_path / "results.jsonl").write_text("".join(json.dumps(own) + "\n" for own in results))
-    figures = {
-        "bytes_per_token": {"a": 1.0, "b": 2.0, "c": 3.0},
-        "tokens_per_word": {"a": 1, "b": 1, "c": None},
-    }
-    (tmp_path / "figures.json").write_text(json.dumps(figures))
-    return tmp_path
+    return write_study(tmp_path)
 
 
 def test_pairs_are_paired_t_tests_corrected_for_their_number(folder: Path):
@@ -139,24 +83,95 @@ def test_an_unfinished_study_says_what_is_missing(folder: Path):
     assert "b.m.seed0 failed: out of memory" in page
 
 
-def test_a_learning_rate_at_the_edge_is_reported(folder: Path):
-    trials = [
-        {"cell": f"{name}.{rate}", "tokenizer": name, "model": "m", "seed": 0, "is_trial": True, "learning_rate": rate,
-         "bits_per_byte": {"tuning": bits}, "flops": 1e9}
-        for name, values in (("a", (1.0, 1.1, 1.2)), ("b", (1.2, 1.1, 1.3)))
-        for rate, bits in zip((0.1, 0.2, 0.3), values, strict=True)
-    ]  # fmt: skip
+def test_the_choice_of_a_learning_rate_has_its_uncertainty(folder: Path):
+    bits = {
+        "a": {0.1: [1.0, 1.1], 0.2: [1.2, 1.31], 0.3: [1.3, 1.3]},
+        "b": {0.1: [1.2, 1.2], 0.2: [1.1, 1.15], 0.3: [1.5, 1.5504]},
+        "c": {0.1: [1.0], 0.2: [1.0, 1.0]},  # a trial failed
+    }
     with (folder / "results.jsonl").open("a") as file:
-        file.writelines(json.dumps(own) + "\n" for own in trials)
-    assert Findings(folder).rates_at_the_edge == ["a with m"]
-    assert "another one may be better" in report(Findings(folder))
+        file.writelines(json.dumps(own) + "\n" for own in write_trials(folder, bits))
+    findings = Findings(folder)
+    choices = {tokenizer: own for (_, tokenizer), own in findings.rate_choices.items()}
+    assert {name: (own.rate, own.n, own.is_at_edge) for name, own in choices.items()} == {
+        "a": (0.1, 2, True),
+        "b": (0.2, 2, False),
+        "c": (0.2, 2, False),
+    }
+    test: Any = scipy.stats.ttest_rel([1.2, 1.31], [1.0, 1.1])
+    low, high = test.confidence_interval(0.95)
+    difference = choices["a"].neighbours[0.2]
+    assert (difference.value, difference.half_width) == pytest.approx(((low + high) / 2, (high - low) / 2))
+    assert [own.rivals for own in choices.values()] == [[], [0.1], []]
+    first, second, _ = findings.rate_sentences
+    assert "better than 0.2 (+0.2050 ± 0.0635 bits per byte)" in first
+    assert "at the edge" in first
+    assert "not told apart from 0.1" in second
+    page = report(findings)
+    assert "another one may be better" in page
+    assert "not told apart from 0.1" in page
 
 
-def test_samples_may_contain_every_line_separator(folder: Path):
-    _, results, _ = read_study_folder(folder)
-    results[0]["samples"] = [{"prompt": "", "text": "a\u2028b\x85c\x0cd"}]
+def test_trials_of_one_seed_are_not_told_apart(folder: Path):
+    with (folder / "results.jsonl").open("a") as file:
+        file.writelines(
+            json.dumps(own) + "\n" for own in write_trials(folder, {"a": {0.1: [1.0], 0.2: [1.2]}})
+        )
+    (sentence,) = Findings(folder).rate_sentences
+    assert "0.1 is best in 1 seed; not told apart from 0.2" in sentence
+
+
+def test_an_untrained_model_has_no_verdict(folder: Path):
+    # The unigram distribution has 4.0 bits per byte and the models 1.9 to 2.0, but for one seed of a.
+    cell = folder / "cells" / "a.m.seed1"
+    n_bytes = np.fromfile(cell / "bytes.x.i64", "<i8")
+    bits = n_bytes * np.random.default_rng(0).normal(3.62, 0.3, len(n_bytes))
+    results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    (own,) = (result for result in results if result["cell"] == cell.name)
+    for domain in DOMAINS:
+        write_scores(cell, domain, bits, n_bytes)
+        own["bits_per_byte"][domain] = float(bits.sum() / n_bytes.sum())
+    (folder / "results.jsonl").write_text("".join(json.dumps(result) + "\n" for result in results))
+    findings = Findings(folder)
+    learned = findings.learning["m", "a"]
+    assert learned is not None
+    assert learned.interval is not None
+    assert learned.interval[0] < 0.1 < learned.gain + 0.03
+    assert [pair.difference.p is None for pair in findings.pairs] == [True, True, False]
+    assert [pair.corrected_p is None for pair in findings.pairs] == [True, True, False]
+    first, second, third = (pair.sentence for pair in findings.pairs)
+    assert first.startswith("No verdict on a and b at equal bytes: a has ")
+    assert "below the" in first
+    assert second.startswith("No verdict on a and c")
+    assert third.startswith("No difference between b and c")
+    assert findings.predictions("m") == []  # of two trained tokenizers
+    page = report(findings)
+    assert "beats" not in page
+    assert "have learned next to nothing" in page
+
+
+def test_studies_of_earlier_versions_open_without_verdicts(folder: Path):
+    grid = json.loads((folder / "study.json").read_text())
+    grid["segment_bytes"] = grid.pop("context_bytes")
+    (folder / "study.json").write_text(json.dumps(grid))
+    results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    for result in results:
+        del result["unigram_bits_per_byte"], result["n_scored_tokens"], result["context"]
+    (folder / "results.jsonl").write_text("".join(json.dumps(own) + "\n" for own in results))
+    for path in folder.glob("cells/*/unigram.*"):
+        path.unlink()
+    findings = Findings(folder)
+    for pair in findings.pairs:
+        assert "was scored by an earlier version; run the study again" in pair.sentence
+    assert "in pieces of 64 bytes" in report(findings)
+    json.dumps(findings.to_dict())
+
+
+def test_results_are_read_with_every_separator_of_lines_in_a_string(folder: Path):
+    results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    results[0]["samples"] = [{"prompt": "a", "text": "b\u2028c\x85d\x0ce"}]
     StudyFolder(folder).write_results(results)
-    assert read_study_folder(folder)[1] == results
+    assert Findings(folder).results == results
 
 
 def test_one_seed_shows_nothing(folder: Path):

@@ -29,8 +29,25 @@ def test_a_plan_is_what_the_study_takes(study_file: Path, executor: InThisProces
                 assert result["n_steps"] == pytest.approx(arm.n_steps, abs=1)
                 assert result["parameters"] == arm.parameters
     assert plan.flops == pytest.approx(sum(result["flops"] for result in findings.results), rel=0.1)
-    assert plan.segment_bytes == findings.grid["segment_bytes"]
-    assert plan.warnings == []
+    assert plan.context_bytes == findings.grid["context_bytes"]
+    assert all("steps and" in warning for warning in plan.warnings)
+    for arm in plan.arms:
+        assert arm.tokens_per_parameter == arm.n_tokens / sum(arm.parameters.values())
+
+
+def test_models_that_will_not_leave_the_unigram_distribution_are_warned_of(study_file: Path, tmp_path: Path):
+    plan = plan_study(study_file, tmp_path / "out", probe=False)
+    first, second = plan.warnings
+    assert first.startswith(
+        "bytes with mini: 31 steps and 0.31 tokens per parameter are few. The loss may fall from 8.0"
+    )
+    assert "get no verdict" in first
+    assert second.startswith("own with mini: 19 steps")
+    text = study_file.read_text().replace("amount = 4000", "amount = 100_000")
+    study_file.write_text(text.replace("[train]", "[learning_rate]\nfixed = 0.03\n[train]"))
+    assert not [
+        own for own in plan_study(study_file, tmp_path / "out", probe=False).warnings if "verdict" in own
+    ]
 
 
 def test_several_passes_and_single_seeds_are_warned_of(study_file: Path, tmp_path: Path):

@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from bytemill.errors import OutputError, RunConfigError
-from bytemill.experiment import run_study
+from bytemill.experiment import job, run_study
 from bytemill.experiment.findings import Findings
+from bytemill.lm.training import trainer
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.shards import TokenShards
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -23,6 +24,7 @@ from bytemill.tokenizer.tokenizer import Tokenizer
 from .conftest import InThisProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -134,9 +136,11 @@ def test_learning_rates_are_chosen_by_arm_on_text_of_their_own(
         .replace("[text]", '[text]\ntuning = ["tune.txt"]')
         .replace("seeds = 2", "seeds = 1")
     )
+    text = text.replace("[tokenizers.bytes]\nvocab_sizes = [257]\n", "")
     study_file.write_text(text + "[learning_rate]\nsearch = [1e-6, 0.01]\nshare = 0.5\n")
     findings = Findings(run_study(study_file, tmp_path / "out", execute=executor).path)
-    assert len(findings.trials) == 4
+    assert len(findings.trials) == 4  # two rates, two seeds
+    assert {choice.n for choice in findings.rate_choices.values()} == {2}
     assert {result["learning_rate"] for result in findings.results} == {0.01}
     for trial in findings.trials:
         assert list(trial["bits_per_byte"]) == ["tuning"]
@@ -171,7 +175,6 @@ def test_other_budgets_are_equal_too(
         ("amount = 4000", "amount = 100", "fewer than the 128 of one step"),
         ("vocab_sizes = [257]", "vocab_sizes = [5000]", "the text supports"),
         ('["train.txt"]', '["nothing.txt"]', "nothing.txt"),
-        ("validation = {", "segment_bytes = 100\nvalidation = {", "text.segment_bytes is 100"),
     ],
 )
 def test_mistakes_are_found_before_a_model_is_trained(
@@ -211,6 +214,47 @@ def test_kills_anywhere_leave_the_same_results(study_file: Path, tmp_path: Path,
         process.wait()
     subprocess.run(command(study_file, tmp_path / "out", "--quiet"), check=True)
     assert (tmp_path / "out" / "results.jsonl").read_bytes() == expected
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL."""
+
+
+def test_a_line_of_the_results_is_that_of_an_undisturbed_run_to_the_byte(
+    study_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = study_file.read_text().replace("seeds = 2", 'seeds = 1\nprompts = ["The dog"]')
+    study_file.write_text(text.replace("[tokenizers.bytes]\nvocab_sizes = [257]\n", ""))
+    expected = run_study(study_file, tmp_path / "whole", execute=InThisProcess())
+    (result,) = Findings(expected.path).results
+    assert sorted(result) == [
+        "bits_per_byte", "cell", "classes", "context", "context_bytes", "flops", "inputs", "is_trial", "learning_rate",
+        "model", "n_bytes", "n_ids", "n_scored_bytes", "n_scored_tokens", "n_steps", "n_tokens", "parameters",
+        "samples", "seed", "tokenizer", "unigram_bits_per_byte",
+    ]  # fmt: skip
+    assert result["classes"]
+
+    def kill_in(module: Any, name: str, when: Callable[..., bool]) -> None:
+        """Kill the study in a function, before it does anything."""
+        original = getattr(module, name)
+
+        def killed(*arguments: Any, **options: Any) -> Any:
+            if when(*arguments):
+                raise KilledError
+            return original(*arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, killed)
+            with pytest.raises(KilledError):
+                run_study(study_file, tmp_path / "out", execute=InThisProcess())
+
+    n_steps = result["n_steps"]
+    kill_in(trainer, "accumulate_gradients", lambda run, _: run.step == n_steps - 1)
+    kill_in(trainer, "evaluate_if_due", lambda run, _: run.step == n_steps)  # after the last checkpoint
+    kill_in(job, "score_documents", lambda *_: True)
+    kill_in(job, "write_json", lambda path, _: path.name == "result.json")
+    resumed = run_study(study_file, tmp_path / "out", execute=InThisProcess())
+    assert resumed.results.read_bytes() == expected.results.read_bytes()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")

@@ -1,17 +1,20 @@
-"""Scores: every byte once, none for free, the same pieces for every tokenizer."""
+"""Scores: every byte once, none for free, with a context that is measured in bytes."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 
 import bytemill
-from bytemill.errors import RunConfigError
-from bytemill.experiment.documents import segments, store_text
-from bytemill.experiment.scoring import score_documents, segment_length
+from bytemill.experiment.documents import StoredText, store_text
+from bytemill.experiment.scoring import common_context, score_documents, windows
+from bytemill.experiment.statistics import unigram_bits
+from bytemill.formats.bytes_to_unicode import bytes_to_text
 from bytemill.lm import ModelConfig, TransformerLM
 
 if TYPE_CHECKING:
@@ -26,31 +29,99 @@ def tokenizer() -> bytemill.Tokenizer:
     return bytemill.train_from_iterator(TEXTS, 280, [END])
 
 
-def test_scores_are_the_losses_of_all_tokens_of_the_pieces(tmp_path: Path, tokenizer: bytemill.Tokenizer):
-    (tmp_path / "a.txt").write_text(END.join(TEXTS))
-    text = store_text([str(tmp_path / "a.txt")], tmp_path / "t", documents=END)
-    shape = ModelConfig(vocab_size=310, context_length=24, d_model=16, num_layers=1, num_heads=2, d_ff=32)
-    model = TransformerLM(shape, seed=1)
-    scores = score_documents(model, tokenizer, text, 24, batch_size=3)
+def model_of(context_length: int) -> TransformerLM:
+    return TransformerLM(
+        ModelConfig(
+            vocab_size=310, context_length=context_length, d_model=16, num_layers=1, num_heads=2, d_ff=32
+        ),
+        seed=1,
+    )
+
+
+def stored(tmp_path: Path, texts: list[str]) -> StoredText:
+    (tmp_path / "a.txt").write_text(END.join(texts))
+    return store_text([str(tmp_path / "a.txt")], tmp_path / "t", documents=END)
+
+
+@pytest.mark.parametrize(
+    ("context_bytes", "context_length"), [(8, 24), (4, 24), (100, 10), (1, 2), (1000, 200)]
+)
+def test_scores_are_the_losses_of_all_tokens_after_their_context(
+    tmp_path: Path, tokenizer: bytemill.Tokenizer, context_bytes: int, context_length: int
+):
+    model, unigram = model_of(context_length), unigram_bits(np.arange(tokenizer.n_vocab))
+    scores = score_documents(model, tokenizer, stored(tmp_path, TEXTS), context_bytes, unigram, batch_size=3)
     assert scores.n_bytes.tolist() == [len(own.encode()) for own in TEXTS]
-    for document, bits in zip(TEXTS, scores.bits, strict=True):
-        expected = 0.0
-        for piece in segments(document.encode(), 24):
-            ids = [tokenizer.eot_token, *tokenizer.encode_ordinary(piece)]
+    seen: list[tuple[int, int]] = []  # bytes of context, and bytes of the token
+    whole = True
+    for number, document in enumerate(TEXTS):
+        ids = [tokenizer.eot_token, *tokenizer.encode_ordinary(document)]
+        ends = np.cumsum([0, *(len(tokenizer.decode_bytes([own])) for own in ids[1:])])
+        starts = np.array([0, *ends[:-1]])
+        expected, scored = 0.0, 1
+        for window in windows(starts, context_bytes, context_length):
+            assert window.first == scored
+            scored = window.stop
             with torch.inference_mode():
-                chances = model(torch.tensor(ids[:-1])).double().log_softmax(-1)
-            expected -= sum(float(chances[at, token]) for at, token in enumerate(ids[1:]))
-        assert bits == pytest.approx(expected / math.log(2), rel=1e-5)
+                chances = model(torch.tensor(ids[window.begin : window.stop - 1])).double().log_softmax(-1)
+            for at in range(window.first, window.stop):
+                expected -= float(chances[at - window.begin - 1, ids[at]])
+                seen.append((int(starts[at] - starts[window.begin]), int(ends[at] - starts[at])))
+                is_enough = seen[-1][0] >= context_bytes or at - window.begin >= context_length // 2
+                assert window.begin == 0 or is_enough
+            whole &= window.begin == 0
+        assert scored == len(ids)
+        assert scores.bits[number] == pytest.approx(expected / math.log(2), rel=1e-5)
+        assert scores.unigram_bits[number] == pytest.approx(unigram[ids[1:]].sum())
+    assert (scores.context.least is None) == whole
+    assert scores.context.mean == pytest.approx(sum(a * b for a, b in seen) / sum(b for _, b in seen))
+    assert scores.n_tokens == len(seen)
     assert scores.bits_per_byte == pytest.approx(scores.bits.sum() / sum(len(own.encode()) for own in TEXTS))
 
 
-def test_pieces_are_the_longest_that_fit_every_tokenizer(tmp_path: Path, tokenizer: bytemill.Tokenizer):
-    (tmp_path / "a.txt").write_text(TEXTS[0])
-    text = store_text([str(tmp_path / "a.txt")], tmp_path / "t")
+def test_a_document_that_fits_is_scored_as_a_whole(tmp_path: Path, tokenizer: bytemill.Tokenizer):
+    ids = [tokenizer.eot_token, *tokenizer.encode_ordinary(TEXTS[2])]
+    model = model_of(len(ids))
+    scores = score_documents(model, tokenizer, stored(tmp_path, TEXTS[2:]), 1000, np.ones(tokenizer.n_vocab))
+    with torch.inference_mode():
+        chances = model(torch.tensor(ids[:-1])).double().log_softmax(-1)
+    expected = -sum(float(chances[at, token]) for at, token in enumerate(ids[1:])) / math.log(2)
+    assert scores.bits.tolist() == pytest.approx([expected], rel=1e-5)
+
+
+def test_every_tokenizer_has_the_common_context(tmp_path: Path, tokenizer: bytemill.Tokenizer):
+    text = stored(tmp_path, [TEXTS[0] * 3, "x"])
     plain = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], [END])
-    longest = segment_length([text], {"own": tokenizer}, 16, None)
-    assert longest > 16
-    assert segment_length([text], {"own": tokenizer, "bytes": plain}, 16, None) == 16
-    assert segment_length([text], {"own": tokenizer}, 16, 20) == 20
-    with pytest.raises(RunConfigError, match="bytes divides a piece into 20 tokens, and the context is 16"):
-        segment_length([text], {"own": tokenizer, "bytes": plain}, 16, 20)
+    longer = common_context([text], [tokenizer], 16)
+    assert longer > 8
+    assert common_context([text], [tokenizer, plain], 16) == 8  # half of its context
+    for context_bytes, own in ((longer, tokenizer), (8, tokenizer), (8, plain)):
+        unigram = np.ones(own.n_vocab)
+        context = score_documents(model_of(16), own, text, context_bytes, unigram).context
+        assert context.least is not None
+        assert context_bytes <= context.least <= context_bytes + 16
+    # More than the context of a model holds is cut, and said.
+    context = score_documents(model_of(16), plain, text, longer, np.ones(plain.n_vocab)).context
+    assert context.least == 8
+
+
+def test_tokenizers_with_a_normalizer_are_scored(tmp_path: Path):
+    spec = {
+        "version": "1.0", "normalizer": {"type": "Lowercase"}, "decoder": {"type": "ByteLevel"},
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+        "added_tokens": [{"id": 256, "content": END, "special": True}],
+        "model": {"type": "BPE", "vocab": {bytes_to_text(bytes([i])): i for i in range(256)}, "merges": []},
+    }  # fmt: skip
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
+    own = bytemill.Tokenizer.load(tmp_path / "tokenizer.json")
+    scores = score_documents(model_of(16), own, stored(tmp_path, ["The CAT " * 9]), 6, np.ones(own.n_vocab))
+    assert scores.n_tokens == 72
+    assert scores.unigram_bits.tolist() == [72]
+
+
+def test_the_unigram_distribution_sums_to_one_and_is_that_of_witten_and_bell():
+    counts = np.array([5, 0, 3, 0, 0, 2])
+    chances = 2.0 ** -unigram_bits(counts)
+    assert chances.sum() == pytest.approx(1)
+    assert chances[[1, 3, 4]].sum() == pytest.approx(3 / 13 * 3 / 6)
+    assert chances[0] == pytest.approx((5 + 0.5) / 13)

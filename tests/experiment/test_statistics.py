@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.experiment.statistics import (
+    choose_rate,
     detectable_difference,
     document_interval,
     holm,
+    learning,
     mean,
     paired_difference,
     spearman,
@@ -114,3 +116,27 @@ def test_the_interval_over_documents_covers_a_constant_difference_alone():
     assert noisy is not None
     assert noisy[0] < 0 < noisy[1]
     assert document_interval(first[:1], first[:1], n_bytes[:1]) is None
+
+
+def test_rates_without_all_seeds_are_left_out():
+    assert choose_rate({}) is None
+    assert choose_rate({0.1: {0: 1.0}}, n_seeds=2) is None
+    assert choose_rate({0.1: {0: 1.0, 1: 1.0}, 0.2: {0: 0.5, 2: 0.5}}) is None
+    choice = choose_rate({0.1: {0: 1.0, 1: 1.0}, 0.2: {0: 0.5}, 0.4: {0: 1.5, 1: 1.5}}, n_seeds=2)
+    assert choice is not None
+    assert (choice.rate, choice.n, list(choice.neighbours)) == (0.1, 2, [0.4])
+    alone = choose_rate({0.1: {0: 1.0, 1: 1.0}})
+    assert alone is not None
+    assert (alone.is_at_edge, alone.neighbours) == (False, {})
+
+
+def test_the_gain_over_the_unigram_distribution_is_that_of_all_documents():
+    bits, unigram = np.array([10.0, 30.0, 20.0]), np.array([20.0, 40.0, 40.0])
+    own = learning(bits, unigram, 30)
+    assert (own.loss, own.unigram, own.gain) == (2.0, pytest.approx(100 / 30), pytest.approx(0.4))
+    assert own.interval is not None
+    assert 0.25 <= own.interval[0] < 0.4 < own.interval[1] <= 0.5
+    assert own.is_clear
+    assert learning(bits[:1], unigram[:1], 3).interval is None
+    assert not learning(unigram * 0.91, unigram, 30).is_clear
+    assert not learning(np.zeros(1), np.zeros(1), 1).is_clear

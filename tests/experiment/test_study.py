@@ -46,18 +46,27 @@ def test_sizes_patterns_and_texts_are_combined_and_named_by_what_differs(tmp_pat
     assert own.seed_list == [5]
 
 
-def test_trials_are_all_arms_by_rate_with_the_first_seed(tmp_path: Path):
+def test_trials_are_all_arms_by_rate_with_two_seeds_at_least(tmp_path: Path):
     own = study(
         tmp_path,
         ("[budget]", "[learning_rate]\nsearch = [1, 0.01]\n[budget]"),
         ("[text]", '[text]\ntuning = ["t"]'),
     )
-    assert [trial.name for trial in trials(own)][:4] == [
-        "bytes.mini.seed0.rate1",
-        "own.mini.seed0.rate1",
-        "bytes.mini.seed0.rate0.01",
-        "own.mini.seed0.rate0.01",
+    assert [trial.name for trial in trials(own)] == [
+        f"{tokenizer}.mini.seed{seed}.rate{rate}"
+        for seed in (0, 1)
+        for rate in ("1", "0.01")
+        for tokenizer in ("bytes", "own")
     ]
+
+
+def test_a_study_of_one_seed_has_trials_of_others(tmp_path: Path):
+    changes = [
+        ("seeds = 2", "seeds = [7]"),
+        ("[budget]", "[learning_rate]\nsearch = [1]\nseeds = 3\n[budget]"),
+    ]
+    own = study(tmp_path, *changes, ("[text]", '[text]\ntuning = ["t"]'))
+    assert {trial.seed for trial in trials(own)} == {7, 8, 9}
 
 
 @pytest.mark.parametrize(
@@ -78,6 +87,21 @@ def test_trials_are_all_arms_by_rate_with_the_first_seed(tmp_path: Path):
             "[budget]",
             "[learning_rate]\nsearch = [0.1]\n[budget]",
             "learning_rate.search needs text of its own",
+        ),
+        ("[budget]", "[learning_rate]\nseeds = 1\n[budget]", "learning_rate: seeds is 1"),
+        ("seeds = 2", "seeds = []", "seeds is ()"),
+        ("seeds = 2", "seeds = 0", "seeds is 0"),
+        ("seeds = 2", "seeds = [3, 3]", "seeds is (3, 3)"),
+        ("[text]", "[text]\nsegment_bytes = 64", "text: segment_bytes is a setting of earlier versions"),
+        (
+            "vocab_sizes = [257]",
+            'vocab_sizes = [257]\ntexts = { "../x" = ["a"], y = ["b"] }',
+            "tokenizers.bytes: '../x' cannot be a name",
+        ),
+        (
+            "vocab_sizes = [257]",
+            "vocab_sizes = [257]\npatterns = ['gpt2', '[/]']",
+            "tokenizers.bytes: '[/]' cannot be a name",
         ),
         ("[text]", "[text", "is not a TOML file"),
     ],

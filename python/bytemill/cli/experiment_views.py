@@ -66,6 +66,7 @@ def write_findings(findings: Findings) -> None:
     """Print the tables of a study."""
     from bytemill.experiment.tables import (
         hellaswag_table,
+        learning_table,
         means_table,
         pairs_table,
         predictions_table,
@@ -84,6 +85,7 @@ def write_findings(findings: Findings) -> None:
         for rows in (
             means_table(findings, model),
             pairs_table(findings, model),
+            learning_table(findings, model),
             hellaswag_table(findings, model),
             predictions_table(findings, model),
         ):
@@ -97,9 +99,10 @@ def write_findings(findings: Findings) -> None:
     trials = trials_table(findings)
     if len(trials) > 1:
         output.write_line()
-        output.write_table(trials[0], trials[1:], right=(2, 3, 4))
-    if arms := findings.rates_at_the_edge:
-        output.note(f"the best learning rate is at the edge of those tried for {', '.join(arms)}: try others")
+        output.write_table(trials[0], trials[1:], right=(2, 3, 4, 5))
+        output.write_line()
+    for sentence in findings.rate_sentences:
+        output.write_line(sentence)
 
 
 def write_plan(plan: StudyPlan) -> None:
@@ -118,6 +121,7 @@ def write_plan(plan: StudyPlan) -> None:
             "steps",
             "text",
             "passes",
+            "tokens/parameter",
             "FLOPs",
             "time",
         ),
@@ -130,19 +134,20 @@ def write_plan(plan: StudyPlan) -> None:
                 format_count(arm.n_steps),
                 format_bytes(arm.n_bytes),
                 f"{arm.passes:.2f}",
+                f"{arm.tokens_per_parameter:.2g}",
                 f"{arm.flops:.2e}",
                 "–" if arm.seconds is None else format_seconds(arm.seconds),
             )
             for arm in plan.arms
         ],
-        right=range(2, 11),
+        right=range(2, 12),
     )
     output.write_line()
     n_trials = f", {plural(plan.n_trials, 'trial')} of learning rates before" if plan.n_trials else ""
     took = "" if plan.seconds is None else f", about {format_seconds(plan.seconds)} of training"
     output.write_line(f"{plural(plan.n_cells, 'model')}{n_trials}: {plan.flops:.2e} FLOPs{took}")
     output.write_line(f"Disk space: about {format_bytes(plan.n_disk_bytes)}")
-    output.write_line(f"Models are scored in pieces of {plan.segment_bytes:,} bytes")
+    output.write_line(f"Models are scored with at least {plan.context_bytes:,} bytes of context")
     if plan.detectable is not None:
         low, high = plan.detectable
         output.write_line(

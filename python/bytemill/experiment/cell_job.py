@@ -66,7 +66,7 @@ def cell_job(materials: Materials, cell: Cell, rate: float) -> Job:
         "flops": allowed.flops,
         "parameters": arm.parameters,
         "n_ids": materials.tokenizers[cell.tokenizer].n_vocab,
-        "segment_bytes": materials.segment_bytes,
+        "context_bytes": materials.context_bytes,
     }
     hellaswag = str(materials.base / study.hellaswag) if study.hellaswag and not is_trial else ""
     # Without the places of files and what only the log depends on.
@@ -87,7 +87,7 @@ def cell_job(materials: Materials, cell: Cell, rate: float) -> Job:
         str(folder),
         settings,
         {domain: str(text.folder) for domain, text in texts.items()},
-        materials.segment_bytes,
+        materials.context_bytes,
         facts,
         training_inputs=_hash(trained),
         inputs=_hash([trained, scored]),

@@ -14,6 +14,7 @@ from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError
 from bytemill.lm.permutation import key_of, permuted
 from bytemill.system.atomic_files import AtomicFile, make_folder, write_bytes, write_json
+from bytemill.system.records import read_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,13 +44,19 @@ class StoredText:
         """Hash of the documents."""
         return str(self._about()["sha256"])
 
-    @property
-    def source(self) -> str:
-        """What the documents were read from."""
-        return str(self._about()["source"])
-
     def _about(self) -> dict[str, Any]:
-        return json.loads((self.folder / "about.json").read_text(encoding="utf-8"))
+        return read_json_object(self.folder / "about.json", CorpusError, "run the study again")
+
+    def holds(self, source: str) -> bool:
+        """Return True if the folder holds the whole text of `source`; what is damaged does not count."""
+        try:
+            ends = self.ends
+            is_whole = ends.ndim == 1 and ends.dtype == np.int64 and int(ends[-1]) == self.n_bytes
+            return (
+                is_whole and bool((np.diff(ends, prepend=0) > 0).all()) and self._about()["source"] == source
+            )
+        except (OSError, ValueError, EOFError, KeyError, IndexError):
+            return False
 
     def documents(self, order: Sequence[int] | NDArray[np.int64] | None = None) -> Iterator[bytes]:
         """Yield documents in an order, by default their own."""
@@ -114,7 +121,7 @@ def store_text(
     stored, corpus = StoredText(folder), Corpus(list(inputs), documents=documents)
     source = json.dumps([corpus.description, documents, max_bytes], default=str)
     about = folder / "about.json"
-    if about.exists() and stored.source == source:
+    if stored.holds(source):
         return stored
     about.unlink(missing_ok=True)
     make_folder(folder)
@@ -161,11 +168,3 @@ def _npy(array: NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
-
-
-def segments(document: bytes, n_bytes: int) -> Iterator[str]:
-    """Divide a document into pieces of `n_bytes`, at least 4, or a few less, so that no character is cut."""
-    while document:
-        piece = cut(document, max(4, n_bytes))
-        yield piece.decode()
-        document = document[len(piece) :]

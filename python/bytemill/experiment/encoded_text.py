@@ -54,8 +54,8 @@ def _encode(
 ) -> None:
     own = materials.tokenizers[tokenizer]
     mark = folder.parent / f"{folder.name}.inputs"
-    wanted = json.dumps([own.fingerprint, text.sha256, order])
-    if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
+    wanted = json.dumps([own.fingerprint, text.sha256, order]).encode()
+    if mark.exists() and mark.read_bytes() == wanted:
         return
     materials.report(f"encoding {folder.relative_to(materials.folder)}")
     mark.unlink(missing_ok=True)
@@ -74,4 +74,4 @@ def _encode(
         allowed_special="none",
         overwrite=True,
     )
-    mark.write_text(wanted, encoding="utf-8")
+    mark.write_bytes(wanted)

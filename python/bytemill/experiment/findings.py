@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bytemill.analysis.comparison.bootstrap import interval, sampled_sums
-from bytemill.experiment.job import document_bits
-from bytemill.experiment.results import read_study_folder
-from bytemill.experiment.statistics import Difference, Mean, holm, mean, paired_difference, spearman
+from bytemill.analysis.comparison.figures import FIGURES
+from bytemill.errors import RunConfigError
+from bytemill.experiment.results import (
+    ScoredDocuments,
+    StepRecord,
+    StudyFolder,
+    ValidationRecord,
+    read_curve,
+    read_failures,
+    read_figures,
+    read_grid,
+    read_results,
+    read_scores,
+)
+from bytemill.experiment.statistics import (
+    Difference,
+    Learning,
+    Mean,
+    RateChoice,
+    choose_rate,
+    holm,
+    learning,
+    mean,
+    paired_difference,
+    spearman,
+)
 from bytemill.experiment.stored_study import local_study
-from bytemill.experiment.verdict import verdict
-from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.experiment.verdict import no_verdict, rate_sentence, verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -38,7 +60,7 @@ class Pair:
     second: str
     difference: Difference
     corrected_p: float | None
-    """For all pairs of the model (Holm 1979)."""
+    """For all tested pairs of the model (Holm 1979); None for one seed, and without a verdict."""
     documents: tuple[float, float] | None
     """95 % interval over documents drawn with replacement."""
     sentence: str
@@ -65,12 +87,14 @@ class Findings:
         path: The folder, or the URL of one in an object store.
 
     Raises:
-        RunConfigError: It is not the folder of a study.
+        RunConfigError: It is not the folder of a study, or one of its files is damaged.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = local_study(path)
-        self.grid, results, self.failures = read_study_folder(self.path)
+        self._folder = StudyFolder(self.path)
+        self.grid, self.failures = read_grid(self._folder), read_failures(self._folder)
+        results = read_results(self._folder, self.grid["domains"])
         self.results = [result for result in results if not result["is_trial"]]
         self.trials = [result for result in results if result["is_trial"]]
         self.domains: list[str] = [*self.grid["domains"], *[OVERALL] * (len(self.grid["domains"]) > 1)]
@@ -86,9 +110,8 @@ class Findings:
     def values(self, model: str, tokenizer: str, domain: str) -> dict[int, float]:
         """Return the bits per byte of an arm by seed."""
         return {
-            result["seed"]: _of_domain(result["bits_per_byte"], domain)
-            for result in self.results
-            if (result["model"], result["tokenizer"]) == (model, tokenizer)
+            result["seed"]: _of_domain(result["bits_per_byte"], domain, self.grid["domains"])
+            for result in _of_arm(self.results, model, tokenizer)
         }
 
     def means(self, domain: str) -> dict[tuple[str, str], Mean]:
@@ -101,8 +124,67 @@ class Findings:
         }
 
     @cached_property
+    def learning(self) -> dict[tuple[str, str], Learning | None]:
+        """How far each arm is below the unigram distribution, by model and tokenizer: that of its seed with least gain.
+
+        None for results of earlier versions.
+        """
+        found: dict[tuple[str, str], Learning | None] = {}
+        for model in self.models:
+            for tokenizer in self.tokenizers:
+                own = [self._learned(result) for result in _of_arm(self.results, model, tokenizer)]
+                known = [each for each in own if each is not None]
+                if known and len(known) == len(own):
+                    found[model, tokenizer] = min(known, key=lambda each: (each.is_clear, each.gain))
+                elif own:
+                    found[model, tokenizer] = None
+        return found
+
+    def context(self, model: str, tokenizer: str) -> tuple[int | None, float] | None:
+        """Return the bytes of context that the models of an arm were scored with: the least, and the mean.
+
+        The least is None if they saw all documents from their start; None for both in results of earlier versions.
+        """
+        own = [
+            context
+            for result in _of_arm(self.results, model, tokenizer)
+            for context in result.get("context", {}).values()
+        ]
+        if not own:
+            return None
+        least = [context["least"] for context in own if context["least"] is not None]
+        return min(least, default=None), sum(context["mean"] for context in own) / len(own)
+
+    def is_trained(self, model: str, tokenizer: str) -> bool:
+        """Return True if all models of an arm have clearly left the unigram distribution of their training tokens."""
+        own = self.learning.get((model, tokenizer))
+        return own is not None and own.is_clear
+
+    def _learned(self, result: dict[str, Any]) -> Learning | None:
+        if not result.get("unigram_bits_per_byte"):
+            return None
+        domains = ["tuning"] if result["is_trial"] else self.grid["domains"]
+        scored = [self._scores(result["cell"], domain) for domain in domains]
+        unigram = [own.unigram_bits for own in scored if own.unigram_bits is not None]
+        n_tokens = sum(result["n_scored_tokens"][domain] for domain in domains)
+        return learning(np.concatenate([own.bits for own in scored]), np.concatenate(unigram), n_tokens)
+
+    @cached_property
+    def _scores(self) -> Callable[[str, str], ScoredDocuments]:
+        results = {result["cell"]: result for result in (*self.results, *self.trials)}
+
+        @cache
+        def scores(cell: str, domain: str) -> ScoredDocuments:
+            return read_scores(self._folder.cell(cell), domain, results[cell])
+
+        return scores
+
+    @cached_property
     def pairs(self) -> list[Pair]:
-        """All pairs of tokenizers with the same model, by the seeds that both have."""
+        """All pairs of tokenizers with the same model, by the seeds that both have.
+
+        A pair with a model that has not clearly left the unigram distribution is not tested, and has no verdict.
+        """
         found: list[Pair] = []
         for model in self.models:
             own = [
@@ -114,16 +196,19 @@ class Findings:
             ps = dict(zip(map(id, tested), holm([pair.difference.p or 0.0 for pair in tested]), strict=True))
             for pair in own:
                 corrected = ps.get(id(pair))
-                sentence = verdict(
-                    pair.first,
-                    pair.second,
-                    pair.difference,
-                    corrected,
-                    budget=self.grid["budget"]["equal"],
-                    model=model if len(self.models) > 1 else "",
-                )
-                found.append(replace(pair, corrected_p=corrected, sentence=sentence))
+                found.append(replace(pair, corrected_p=corrected, sentence=self._sentence(pair, corrected)))
         return found
+
+    def _sentence(self, pair: Pair, corrected_p: float | None) -> str:
+        model, budget = pair.model if len(self.models) > 1 else "", self.grid["budget"]["equal"]
+        untrained = {
+            name: self.learning.get((pair.model, name))
+            for name in (pair.first, pair.second)
+            if not self.is_trained(pair.model, name)
+        }
+        if untrained:
+            return no_verdict(pair.first, pair.second, untrained, budget=budget, model=model)
+        return verdict(pair.first, pair.second, pair.difference, corrected_p, budget=budget, model=model)
 
     def _pair(self, model: str, first: str, second: str) -> Pair | None:
         domain = self.domains[-1]
@@ -132,6 +217,8 @@ class Findings:
         if not seeds:
             return None
         difference = paired_difference([a[seed] for seed in seeds], [b[seed] for seed in seeds])
+        if not (self.is_trained(model, first) and self.is_trained(model, second)):
+            difference = replace(difference, p=None)
         documents = self._over_documents(model, first, second, seeds)
         return Pair(model, first, second, difference, None, documents, "")
 
@@ -140,15 +227,21 @@ class Findings:
     ) -> tuple[float, float] | None:
         samples: list[NDArray[np.float64]] = []
         for domain in self.grid["domains"]:
-            bits: list[NDArray[np.float64]] = []
-            n_bytes: NDArray[np.int64] = np.zeros(0, np.int64)
-            for name in (first, second):
-                scored = [
-                    document_bits(self.path / "cells" / f"{name}.{model}.seed{seed}", domain)
-                    for seed in seeds
+            scored = {
+                name: [
+                    self._scores(result["cell"], domain)
+                    for result in _of_arm(self.results, model, name)
+                    if result["seed"] in seeds
                 ]
-                bits.append(np.mean([own for own, _ in scored], axis=0))
-                n_bytes = scored[0][1]
+                for name in (first, second)
+            }
+            n_bytes = scored[first][0].n_bytes
+            if any(not np.array_equal(own.n_bytes, n_bytes) for each in scored.values() for own in each):
+                raise RunConfigError(
+                    f"{self.path}: the cells of {first} and {second} were scored on other documents of {domain}",
+                    hint="run the study again: models that are finished are not trained again",
+                )
+            bits = [np.mean([own.bits for own in scored[name]], axis=0) for name in (first, second)]
             if len(n_bytes) < 2:
                 return None
             sums = sampled_sums(np.stack([bits[0] - bits[1], n_bytes], axis=1))
@@ -164,11 +257,10 @@ class Findings:
             axis: bytes, tokens, flops or seconds that training took so far.
         """
         points: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        for result in self.results:
-            if (result["model"], result["tokenizer"]) == (model, tokenizer):
-                metrics = self.path / "cells" / result["cell"] / "run" / "metrics.jsonl"
-                for step, point in _points(metrics, result, axis):
-                    points[step].append(point)
+        for result in _of_arm(self.results, model, tokenizer):
+            metrics = self._folder.cell(result["cell"]) / "run" / "metrics.jsonl"
+            for step, point in _points(metrics, result, axis):
+                points[step].append(point)
         n_seeds = max(map(len, points.values()), default=0)
         return [
             (sum(x for x, _ in own) / len(own), sum(y for _, y in own) / len(own))
@@ -192,41 +284,47 @@ class Findings:
     def predictions(self, model: str) -> list[Prediction]:
         """Return how well each cheap figure orders the tokenizers as their models do, the best first.
 
-        Needs results of at least three tokenizers.
+        Needs at least three tokenizers with trained models.
         """
-        figures = self._figures()
         means = self.means(self.domains[-1])
-        names = [name for name in self.tokenizers if (model, name) in means]
+        names = [name for name in self.tokenizers if (model, name) in means and self.is_trained(model, name)]
         found: list[Prediction] = []
-        for figure, values in figures.items():
-            if any(values.get(name) is None for name in names):
+        for figure, by_tokenizer in read_figures(self._folder).items():
+            values = [value for name in names if (value := by_tokenizer.get(name)) is not None]
+            if figure not in FIGURES or len(values) < len(names):
                 continue
-            rank = spearman([values[name] for name in names], [means[model, name].value for name in names])
+            rank = spearman(values, [means[model, name].value for name in names])
             if rank is not None:
                 found.append(Prediction(figure, *rank))
         return sorted(found, key=lambda prediction: -abs(prediction.rho))
 
-    @property
-    def rates_at_the_edge(self) -> list[str]:
-        """Arms whose best learning rate is the smallest or the largest that was tried: another may be better."""
-        found: list[str] = []
+    @cached_property
+    def rate_choices(self) -> dict[tuple[str, str], RateChoice]:
+        """The learning rate of each arm whose trials have ended, by model and tokenizer."""
+        found: dict[tuple[str, str], RateChoice] = {}
         for model in self.models:
             for tokenizer in self.tokenizers:
-                own = {
-                    trial["learning_rate"]: trial["bits_per_byte"]["tuning"]
-                    for trial in self.trials
-                    if (trial["model"], trial["tokenizer"]) == (model, tokenizer)
-                }
-                if len(own) > 1 and min(own, key=lambda rate: own[rate]) in (min(own), max(own)):
-                    found.append(f"{tokenizer} with {model}")
+                begins = f"{tokenizer}.{model}.seed"
+                if any(name.startswith(begins) and ".rate" in name for name in self.missing):
+                    continue
+                choice = choose_rate(tuning_bits(_of_arm(self.trials, model, tokenizer)))
+                if choice is not None:
+                    found[model, tokenizer] = choice
         return found
 
-    def _figures(self) -> dict[str, dict[str, float]]:
-        """Return figure -> tokenizer -> mean over the domains, as `runner` has stored them."""
-        try:
-            return json.loads((self.path / "figures.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
+    @property
+    def rate_sentences(self) -> list[str]:
+        """What the choice of each learning rate is worth."""
+        sentences: list[str] = []
+        for (model, tokenizer), choice in self.rate_choices.items():
+            learned = [
+                self._learned(result)
+                for result in _of_arm(self.trials, model, tokenizer)
+                if result["learning_rate"] == choice.rate
+            ]
+            is_trained = all(own is None or own.is_clear for own in learned)
+            sentences.append(rate_sentence(tokenizer, model, choice, is_trained=is_trained))
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
@@ -251,29 +349,60 @@ class Findings:
                 for model in self.models
                 for tokenizer in self.tokenizers
             },
+            "learning": [
+                {
+                    "model": model,
+                    "tokenizer": tokenizer,
+                    "is_trained": self.is_trained(model, tokenizer),
+                    **({} if own is None else asdict(own)),
+                    "context_bytes": self.context(model, tokenizer),
+                }
+                for (model, tokenizer), own in self.learning.items()
+            ],
             "trials": self.trials,
-            "rates_at_the_edge": self.rates_at_the_edge,
+            "learning_rates": [
+                {
+                    "model": model,
+                    "tokenizer": tokenizer,
+                    **asdict(choice),
+                    "rivals": choice.rivals,
+                    "neighbours": [
+                        {"learning_rate": rate, **asdict(own)} for rate, own in choice.neighbours.items()
+                    ],
+                }
+                for (model, tokenizer), choice in self.rate_choices.items()
+            ],
             "results": self.results,
         }
 
 
-def _of_domain(values: dict[str, float], domain: str) -> float:
-    return sum(values.values()) / len(values) if domain == OVERALL else values[domain]
+def tuning_bits(trials: Iterable[dict[str, Any]]) -> dict[float, dict[int, float]]:
+    """Return the bits per byte of trials on the tuning text, by learning rate and seed."""
+    bits: dict[float, dict[int, float]] = defaultdict(dict)
+    for trial in trials:
+        bits[trial["learning_rate"]][trial["seed"]] = trial["bits_per_byte"]["tuning"]
+    return bits
+
+
+def _of_arm(results: Iterable[dict[str, Any]], model: str, tokenizer: str) -> list[dict[str, Any]]:
+    return [result for result in results if (result["model"], result["tokenizer"]) == (model, tokenizer)]
+
+
+def _of_domain(values: dict[str, float], domain: str, domains: list[str]) -> float:
+    return sum(values[name] for name in domains) / len(domains) if domain == OVERALL else values[domain]
 
 
 def _points(metrics: Path, result: dict[str, Any], axis: str) -> list[tuple[int, tuple[float, float]]]:
-    if not metrics.exists():
-        return []
     seconds: dict[int, float] = {}
     n_tokens, total = 0, 0.0
-    for record in read_metrics(metrics, "step"):
-        if rate := record["tokens_per_second"]:
-            total += (record["n_tokens"] - n_tokens) / rate
-        n_tokens = record["n_tokens"]
-        seconds[record["step"]] = total
+    for record in read_curve(metrics, "step", StepRecord):
+        if record.tokens_per_second:
+            total += (record.n_tokens - n_tokens) / record.tokens_per_second
+        n_tokens = record.n_tokens
+        seconds[record.step] = total
     points: list[tuple[int, tuple[float, float]]] = []
-    for record in read_metrics(metrics, "validation"):
-        step = record["step"]
+    for record in read_curve(metrics, "validation", ValidationRecord):
+        step = record.step
         share = step / result["n_steps"]
         before = [time for at, time in seconds.items() if at <= step]
         x = (
@@ -281,6 +410,6 @@ def _points(metrics: Path, result: dict[str, Any], axis: str) -> list[tuple[int,
             if axis == "seconds"
             else result[{"flops": "flops"}.get(axis, f"n_{axis}")] * share
         )
-        if record["bits_per_byte"] is not None:
-            points.append((step, (x, record["bits_per_byte"])))
+        if record.bits_per_byte is not None:
+            points.append((step, (x, record.bits_per_byte)))
     return points

@@ -74,9 +74,10 @@ def cells(study: Study) -> list[Cell]:
 
 
 def trials(study: Study) -> list[Cell]:
-    """Return the trials of the learning-rate search: all arms with a rate before the next rate."""
+    """Return the trials of the learning-rate search: all arms with a rate and a seed before the next."""
     return [
-        Cell(tokenizer, model, study.seed_list[0], rate)
+        Cell(tokenizer, model, seed, rate)
+        for seed in study.trial_seeds
         for rate in study.learning_rate.search
         for model in study.models
         for tokenizer in tokenizer_sources(study)

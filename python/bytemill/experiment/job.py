@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.errors import CheckpointError
+from bytemill.errors import CheckpointError, RunConfigError, TrainingDivergedError
 from bytemill.experiment.documents import StoredText
+from bytemill.experiment.results import ScoredDocuments, check_result, read_scores, write_scores
 from bytemill.experiment.scoring import score_documents
+from bytemill.experiment.statistics import unigram_bits
 from bytemill.lm.device import pick_precision
 from bytemill.lm.evaluate import evaluate_hellaswag, read_items
 from bytemill.lm.generation.sampling import SamplingParameters
@@ -23,14 +25,20 @@ from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.saved_model import find_saved_model
 from bytemill.lm.training.trainer import train
-from bytemill.system.atomic_files import write_bytes, write_json
+from bytemill.shards import TokenShards
+from bytemill.system.atomic_files import write_json
+from bytemill.system.records import read_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from bytemill.lm.loading import TrainedModel
 
 _SAMPLE_TOKENS = 60
+_COUNTED_IDS = 1 << 24
+"""Ids of the training text that are counted at a time."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Job:
     """Settings of the run, with flat keys."""
     texts: dict[str, str]
     """Folders of the texts to score on, by domain."""
-    segment_bytes: int
+    context_bytes: int
     facts: dict[str, Any]
     """What the result repeats: names, budget, number of parameters."""
     training_inputs: str
@@ -69,10 +77,14 @@ class Job:
     def result(self) -> dict[str, Any] | None:
         """Return the result of an earlier call of `perform` with the same inputs; None if there is none."""
         try:
-            result: dict[str, Any] = json.loads(self.result_path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            result = read_json_object(self.result_path, RunConfigError, "")
+            if check_result(result, self.result_path)["inputs"] != self.inputs:
+                return None
+            for domain in self.texts:
+                read_scores(Path(self.folder), domain, result)
+        except (FileNotFoundError, KeyError, RunConfigError):  # what is damaged is scored again
             return None
-        return result if result.get("inputs") == self.inputs else None
+        return result
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Job:
@@ -99,31 +111,41 @@ def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None)
         BytemillError: Training failed.
     """
     _remove_other_run(job)
-    if not _is_trained(job):
+    if not _is_trained(
+        job
+    ):  # a run that was killed after its last checkpoint still lacks its last validation
         train(resolve([("the study", job.settings)]), on_record=on_record)
     trained = load_trained(job.run_folder, job.settings.get("training.device", "auto"))
     model = trained.model
     dtype = pick_precision(trained.config.training.precision, model.lm_head.weight.device)
+    unigram = unigram_bits(_training_counts(job))
     scores = {
         domain: score_documents(
             model,
             trained.tokenizer,
             StoredText(Path(folder)),
-            job.segment_bytes,
+            job.context_bytes,
+            unigram,
             batch_size=job.batch_size,
             dtype=dtype,
         )
         for domain, folder in job.texts.items()
     }
     for domain, score in scores.items():
-        write_bytes(Path(job.folder) / f"bits.{domain}.f64", score.bits.astype("<f8").tobytes())
-        write_bytes(Path(job.folder) / f"bytes.{domain}.i64", score.n_bytes.astype("<i8").tobytes())
+        if not np.isfinite(score.bits).all():
+            raise TrainingDivergedError(
+                f"{job.name}: the loss on {domain} is not finite", hint="lower learning_rate"
+            )
+        write_scores(Path(job.folder), domain, ScoredDocuments(score.bits, score.n_bytes, score.unigram_bits))
     result = {
         "cell": job.name,
         **job.facts,
         "bits_per_byte": {domain: score.bits_per_byte for domain, score in scores.items()},
+        "unigram_bits_per_byte": {domain: score.unigram_bits_per_byte for domain, score in scores.items()},
         "n_scored_bytes": {domain: int(score.n_bytes.sum()) for domain, score in scores.items()},
-        "classes": _classes(RunFolder(job.run_folder)),
+        "n_scored_tokens": {domain: score.n_tokens for domain, score in scores.items()},
+        "context": {domain: asdict(score.context) for domain, score in scores.items()},
+        "classes": _last_validation(job).get("classes", {}),
         "inputs": job.inputs,
     }
     if job.prompts:
@@ -149,14 +171,6 @@ def _continued(trained: TrainedModel, prompt: str) -> dict[str, str]:
     return {"prompt": prompt, "text": "".join(own.text for own in new)}
 
 
-def document_bits(folder: Path, domain: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the bits and the bytes of each document that `perform` scored in the folder of a cell."""
-    return (
-        np.fromfile(folder / f"bits.{domain}.f64", "<f8"),
-        np.fromfile(folder / f"bytes.{domain}.i64", "<i8"),
-    )
-
-
 def _remove_other_run(job: Job) -> None:
     """Remove the run of a cell that was to be trained otherwise; one that is only scored otherwise is kept."""
     mark = Path(job.folder) / "inputs.json"
@@ -171,13 +185,24 @@ def _remove_other_run(job: Job) -> None:
 
 
 def _is_trained(job: Job) -> bool:
+    """Return True if the run has its last checkpoint and, where it is validated, its last validation."""
+    n_steps = job.settings["training.steps"]
     try:
-        return find_saved_model(job.run_folder).step == job.settings["training.steps"]
-    except CheckpointError:
+        if find_saved_model(job.run_folder).step != n_steps:
+            return False
+        return not job.settings["data.validation"] or _last_validation(job).get("step") == n_steps
+    except (CheckpointError, RunConfigError):
         return False
 
 
-def _classes(run: RunFolder) -> dict[str, Any]:
-    """Return the last losses by class of token; they are those of the training log's validation."""
-    records = read_metrics(run.metrics, "validation")
-    return records[-1]["classes"] if records else {}
+def _last_validation(job: Job) -> dict[str, Any]:
+    return (read_metrics(RunFolder(job.run_folder).metrics, "validation") or [{}])[-1]
+
+
+def _training_counts(job: Job) -> NDArray[np.int64]:
+    """Return how often the model was trained on each id."""
+    shards, counts = TokenShards(job.settings["data.train"]), np.zeros(job.facts["n_ids"], np.int64)
+    for start in range(0, job.facts["n_tokens"], _COUNTED_IDS):
+        ids = shards[start : min(start + _COUNTED_IDS, job.facts["n_tokens"])]
+        counts += np.bincount(ids, minlength=len(counts))
+    return counts

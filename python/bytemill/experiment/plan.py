@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,18 +11,53 @@ from bytemill.experiment.grid import cells, trials
 from bytemill.experiment.prepare import Materials
 from bytemill.experiment.probe import probe_rates
 from bytemill.experiment.results import StudyFolder
-from bytemill.experiment.statistics import detectable_difference
+from bytemill.experiment.statistics import LEARNED_SHARE, detectable_difference
 from bytemill.experiment.study import load_study
+from bytemill.lm.training.config import resolve
+from bytemill.lm.training.optimization import rate_share
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from bytemill.experiment.prepare import Arm
+
 TYPICAL_DEVIATIONS = (0.0002, 0.0003)
 """Standard deviation of bits per byte over seeds that has been published for models of 1B parameters. Small models vary
 more; the report of a study states its own."""
+_ENOUGH = 8
+"""Times that d Σ η must be the wanted fall of the loss; see `Expectation`."""
 _BYTES_PER_PARAMETER = 12
 """Of a checkpoint: weights and the two averages of AdamW, in float32."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """How far the loss of a model may fall, in bits per token.
+
+    Logits are products of d normalized activations with d weights, each of which a step of AdamW moves by about its
+    learning rate η. So until a model has learned the unigram distribution, its loss falls by about ½ d Σ η nats
+    (measured: 0.3 to 0.7). To be clearly below that distribution, models of several sizes and rates took a d Σ η of 4
+    to 7 times the fall in nats.
+    """
+
+    n_steps: int
+    uniform: float
+    """Of the first step: log₂ of the number of ids."""
+    unigram: float
+    """Of the unigram distribution of the training text."""
+    reach: float
+    """d Σ η in bits."""
+
+    @property
+    def loss(self) -> float:
+        """Expected loss, not below that of the unigram distribution."""
+        return max(self.unigram, self.uniform - self.reach / 2)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the model is expected to be clearly below the unigram distribution."""
+        return self.reach >= _ENOUGH * (self.uniform - (1 - LEARNED_SHARE) * self.unigram)
 
 
 @dataclass(frozen=True)
@@ -34,6 +70,7 @@ class PlannedArm:
     parameters: dict[str, int]
     n_steps: int
     n_tokens: int
+    tokens_per_parameter: float
     n_bytes: int
     flops: float
     """Of one model, with the output layer."""
@@ -41,6 +78,10 @@ class PlannedArm:
     """Passes over the training text."""
     seconds: float | None
     """Expected time of one model; None if speed was not measured."""
+    expectation: Expectation | None
+    """Of the loss at the end; None for SGD, whose steps are not bounded."""
+    trial_expectation: Expectation | None
+    """Of the loss at the end of a trial of the learning rate."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +97,7 @@ class StudyPlan:
     trial_flops: float
     seconds: float | None
     n_disk_bytes: int
-    segment_bytes: int
+    context_bytes: int
     detectable: tuple[float, float] | None
     """Smallest difference that the seeds show, for the published deviations of large models."""
     warnings: list[str]
@@ -89,7 +130,7 @@ def plan_study(
     own.claim(Path(path))
     materials = Materials(study, own.path, Path(path).parent, report)
     rates = probe_rates(materials, report) if probe or study.budget.equal == "time" else materials.rates or {}
-    n_text = materials.train_text.n_bytes
+    n_text, share = materials.train_text.n_bytes, study.learning_rate.share
     arms = [
         PlannedArm(
             arm.tokenizer,
@@ -98,19 +139,24 @@ def plan_study(
             arm.parameters,
             arm.allowance.n_steps,
             arm.allowance.n_tokens,
+            arm.allowance.n_tokens / sum(arm.parameters.values()),
             arm.allowance.n_bytes,
             arm.allowance.flops,
             arm.allowance.n_bytes / n_text,
             arm.allowance.n_tokens / rate if (rate := rates.get((arm.tokenizer, arm.model))) else None,
+            _expectation(materials, arm, arm.allowance.n_steps),
+            _expectation(materials, arm, max(1, int(arm.allowance.n_steps * share)))
+            if study.learning_rate.search
+            else None,
         )
         for arm in materials.arms(rates)
     ]
-    n_seeds, share = len(study.seed_list), study.learning_rate.share
-    n_rates = len(study.learning_rate.search)
+    n_seeds = len(study.seed_list)
+    n_trials = len(study.learning_rate.search) * len(study.trial_seeds)
     per_seed = sum(arm.flops for arm in arms)
-    trial_flops = per_seed * share * n_rates
+    trial_flops = per_seed * share * n_trials
     seconds = [arm.seconds for arm in arms]
-    weight = n_seeds + share * n_rates
+    weight = n_seeds + share * n_trials
     low, high = (detectable_difference(deviation * 2**0.5, n_seeds) for deviation in TYPICAL_DEVIATIONS)
     return StudyPlan(
         study.title,
@@ -120,21 +166,44 @@ def plan_study(
         per_seed * n_seeds + trial_flops,
         trial_flops,
         None if None in seconds else sum(own or 0.0 for own in seconds) * weight,
-        _disk_bytes(materials, arms, n_seeds, n_rates),
-        materials.segment_bytes,
+        _disk_bytes(materials, arms, n_trials),
+        materials.context_bytes,
         None if low is None or high is None else (low, high),
         _warnings(arms, n_seeds),
     )
 
 
-def _disk_bytes(materials: Materials, arms: list[PlannedArm], n_seeds: int, n_rates: int) -> int:
+def _expectation(materials: Materials, arm: Arm, n_steps: int) -> Expectation | None:
+    study = materials.study
+    rate = max(study.learning_rate.search, default=study.learning_rate.fixed)
+    settings = {
+        **{f"model.{name}": value for name, value in arm.shape.to_dict().items()},
+        **study.train_settings(),
+        "training.steps": n_steps,
+    }
+    config = resolve([("the study", settings)]).config
+    if config.optimizer.name == "sgd":
+        return None
+    total = rate * sum(rate_share(step, config) for step in range(n_steps))
+    n_ids = materials.tokenizers[arm.tokenizer].n_vocab
+    return Expectation(
+        n_steps,
+        math.log2(n_ids),
+        materials.unigram_entropy[arm.tokenizer],
+        arm.shape.d_model * total / math.log(2),
+    )
+
+
+def _disk_bytes(materials: Materials, arms: list[PlannedArm], n_trials: int) -> int:
+    seeds = {*materials.study.seed_list, *(materials.study.trial_seeds if n_trials else [])}
     per_tokenizer: dict[str, int] = {}
     for arm in arms:
         width = 2 if arm.n_ids <= 1 << 16 else 4
         per_tokenizer[arm.tokenizer] = max(per_tokenizer.get(arm.tokenizer, 0), arm.n_tokens * width)
     checkpoints = sum(sum(arm.parameters.values()) for arm in arms) * _BYTES_PER_PARAMETER
-    shards = n_seeds * sum(per_tokenizer.values())
-    return materials.train_text.n_bytes + shards + (n_seeds + n_rates) * checkpoints
+    shards = len(seeds) * sum(per_tokenizer.values())
+    n_models = len(materials.study.seed_list) + n_trials
+    return materials.train_text.n_bytes + shards + n_models * checkpoints
 
 
 def _warnings(arms: list[PlannedArm], n_seeds: int) -> list[str]:
@@ -144,6 +213,21 @@ def _warnings(arms: list[PlannedArm], n_seeds: int) -> list[str]:
         for arm in arms
         if arm.passes > 1.005
     ]
+    for arm in arms:
+        for what, own in (("", arm.expectation), ("the trials of ", arm.trial_expectation)):
+            if own is not None and not own.is_enough:
+                found.append(_untrained(f"{what}{arm.tokenizer} with {arm.model}", arm, own))
+                break
     if n_seeds < 2:
         found.append("one seed gives no interval, so the study can show no difference")
     return found
+
+
+def _untrained(name: str, arm: PlannedArm, own: Expectation) -> str:
+    share = own.n_steps / arm.n_steps
+    return (
+        f"{name}: {own.n_steps:,} steps and {arm.tokens_per_parameter * share:.2g} tokens per parameter are few. The "
+        f"loss may fall from {own.uniform:.1f} to about {own.loss:.1f} bits per token, and the unigram distribution of "
+        f"the text has {own.unigram:.1f}: models that are not clearly below it get no verdict. Raise budget.amount or "
+        "the learning rate, or lower training.batch_size"
+    )

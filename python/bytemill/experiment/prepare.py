@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bytemill.corpus import Corpus
 from bytemill.errors import RunConfigError
 from bytemill.experiment.budget import Allowance, allowance, padded_sizes, with_equal_parameters
 from bytemill.experiment.documents import StoredText, store_text
 from bytemill.experiment.grid import TokenizerSource, tokenizer_sources
-from bytemill.experiment.scoring import segment_length
+from bytemill.experiment.results import read_rates
+from bytemill.experiment.scoring import common_context
 from bytemill.lm.planning import parameters_by_part
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.training.train import TrainingStoppedEarly, train
@@ -22,6 +25,8 @@ from bytemill.training.train import TrainingStoppedEarly, train
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from bytemill.experiment.study import Study
     from bytemill.lm.model_config import ModelConfig
@@ -128,9 +133,10 @@ class Materials:
             if source.inputs
             else self.train_text
         )
-        path, wanted = self.tokenizer_path(source.name), [text.sha256, source.vocab_size, source.pattern]
+        path = self.tokenizer_path(source.name)
+        wanted = json.dumps([text.sha256, source.vocab_size, source.pattern]).encode()
         mark = path.with_suffix(".inputs")
-        if path.exists() and mark.exists() and json.loads(mark.read_text(encoding="utf-8")) == wanted:
+        if path.exists() and mark.exists() and mark.read_bytes() == wanted:
             return open_tokenizer(path)
         self.report(f"training the tokenizer {source.name}")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,12 +154,24 @@ class Materials:
                 hint="lower vocab_sizes, or train on more text",
             )
         tokenizer.save(path)
-        mark.write_text(json.dumps(wanted), encoding="utf-8")
+        mark.write_bytes(wanted)
         return tokenizer
 
     @cached_property
     def bytes_per_token(self) -> dict[str, float]:
         """Bytes per token on the beginning of the training text."""
+        n_bytes, counts = self._sample
+        return {name: n_bytes / int(own.sum()) for name, own in counts.items()}
+
+    @cached_property
+    def unigram_entropy(self) -> dict[str, float]:
+        """Bits per token of the unigram distribution on the beginning of the training text."""
+        shares = {name: own[own > 0] / own.sum() for name, own in self._sample[1].items()}
+        return {name: -float(own @ np.log2(own)) for name, own in shares.items()}
+
+    @cached_property
+    def _sample(self) -> tuple[int, dict[str, NDArray[np.int64]]]:
+        """The bytes of the beginning of the training text, and the uses of each id, by tokenizer."""
         documents: list[str] = []
         n_bytes = 0
         for document in self.train_text.documents():
@@ -161,11 +179,12 @@ class Materials:
             n_bytes += len(document)
             if n_bytes >= _SAMPLE:
                 break
-        total = sum(len(document.encode()) for document in documents)
-        return {
-            name: total / (len(documents) + sum(map(len, tokenizer.encode_ordinary_batch(documents))))
-            for name, tokenizer in self.tokenizers.items()
-        }
+        counts: dict[str, NDArray[np.int64]] = {}
+        for name, tokenizer in self.tokenizers.items():
+            ids, _ = tokenizer.encode_batch_to_numpy(documents, allowed_special="none")
+            counts[name] = np.bincount(ids, minlength=tokenizer.n_vocab)
+            counts[name][tokenizer.eot_token] += len(documents)
+        return sum(len(document.encode()) for document in documents), counts
 
     @cached_property
     def shapes(self) -> dict[tuple[str, str], ModelConfig]:
@@ -219,11 +238,14 @@ class Materials:
         return result
 
     @cached_property
-    def segment_bytes(self) -> int:
-        """Bytes of the pieces that are scored."""
+    def context_bytes(self) -> int:
+        """Bytes of context that every scored byte has at least, as far as the context of its model allows."""
+        if self.study.text.context_bytes is not None:
+            return self.study.text.context_bytes
         texts = [*self.domains.values()] + ([self.tuning_text] if self.study.learning_rate.search else [])
-        context = min(shape.context_length for shape in self.shapes.values())
-        return segment_length(texts, self.tokenizers, context, self.study.text.segment_bytes)
+        return common_context(
+            texts, self.tokenizers.values(), min(shape.context_length for shape in self.shapes.values())
+        )
 
     @property
     def rates_path(self) -> Path:
@@ -233,7 +255,12 @@ class Materials:
     @property
     def rates(self) -> dict[tuple[str, str], float] | None:
         """Tokens per second by tokenizer and model, if they have been measured."""
-        if not self.rates_path.exists():
+        try:
+            rates = read_rates(self.rates_path)
+        except FileNotFoundError:
             return None
-        rates: dict[str, float] = json.loads(self.rates_path.read_text(encoding="utf-8"))
-        return {(name.split("/")[0], name.split("/")[1]): rate for name, rate in rates.items()}
+        return {
+            (tokenizer, model): rate
+            for name, rate in rates.items()
+            for tokenizer, _, model in [name.partition("/")]
+        }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bytemill.experiment.statistics import LEARNED_SHARE
 from bytemill.experiment.tables import (
     class_table,
     hellaswag_table,
+    learning_table,
     means_table,
     pairs_table,
     predictions_table,
@@ -38,11 +40,13 @@ def report(findings: Findings) -> str:
         tokenizers=findings.tokenizers,
         n_seeds=len(grid["seeds"]),
         domains=grid["domains"],
-        segment_bytes=grid["segment_bytes"],
+        segment_bytes=grid.get("segment_bytes"),
+        context_bytes=grid.get("context_bytes"),
+        learned_share=f"{LEARNED_SHARE:.0%}",
         missing=findings.missing,
         failures=findings.failures,
         models=[_model(findings, model, number) for number, model in enumerate(findings.models)],
-        rates_at_the_edge=findings.rates_at_the_edge,
+        rate_sentences=findings.rate_sentences,
         trials=_table("Learning rates that were tried", trials_table(findings), 2),
         parameters=Table(
             "Parameters",
@@ -94,6 +98,7 @@ def _model(findings: Findings, model: str, number: int) -> dict[str, Any]:
             "Bits per byte: means over the seeds with 95 % intervals", means_table(findings, model), 1
         ),
         "pairs": _table("Differences, paired by seed", pairs_table(findings, model), 1),
+        "learning": _table("Is it trained? Loss on the scored text", learning_table(findings, model), 1),
         "classes": _table("Bits per byte by class of token", class_table(findings, model), 1),
         "hellaswag": _table(
             "HellaSwag: means over the seeds, which small models do not tell apart",

@@ -1,17 +1,180 @@
-"""Results of a study: one JSON object per finished cell in `results.jsonl`, in the order of the grid."""
+"""Results of a study: one JSON object per finished cell in `results.jsonl`, in the order of the grid.
+
+What is read is validated, since folders of studies are copied, shared and damaged.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import numpy as np
 
 from bytemill.errors import OutputError, RunConfigError
-from bytemill.system.atomic_files import make_folder, write_json, write_text
+from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.system.atomic_files import make_folder, write_bytes, write_json, write_text
+from bytemill.system.paths import file_name
+from bytemill.system.records import (
+    Flag,
+    Record,
+    Strict,
+    parse_json_object,
+    parse_record,
+    read_json_object,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_DAMAGED_HINT = (
+    "restore it from a copy, or run the study again: models that are finished are not trained again"
+)
+_MAX_NUMBER = 10**30
+"""Above every number of a study, so that sums of numbers that are read stay finite."""
+
+
+def _number(value: float) -> float:
+    if not math.isfinite(value) or abs(value) > _MAX_NUMBER:
+        raise ValueError("it must be a finite number")
+    return value
+
+
+def _text(value: str) -> str:
+    value.encode()  # lone surrogates cannot be shown
+    return value
+
+
+def _some(values: list[Any]) -> list[Any]:
+    if not values:
+        raise ValueError("it must not be empty")
+    return values
+
+
+Name = Annotated[str, Strict(check=file_name)]
+Shown = Annotated[str, Strict(check=_text)]
+Number = Annotated[float, Strict(check=_number)]
+NotNegative = Annotated[float, Strict(ge=0, check=_number)]
+Seed = Annotated[int, Strict(ge=0, lt=_MAX_NUMBER)]
+Size = Annotated[int, Strict(ge=0, lt=_MAX_NUMBER)]
+Positive = Annotated[int, Strict(ge=1, lt=_MAX_NUMBER)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Budget(Record):
+    equal: Literal["bytes", "tokens", "flops", "time"]
+    amount: NotNegative
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TokenizerAbout(Record):
+    n_ids: Positive
+    fingerprint: Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Grid(Record):
+    """The content of `study.json`."""
+
+    title: Shown
+    budget: _Budget
+    tokenizers: dict[Name, _TokenizerAbout]
+    models: dict[Name, dict[str, Any]]
+    seeds: Annotated[list[Seed], Strict(check=_some)]
+    domains: Annotated[list[Name], Strict(check=_some)]
+    parameters: dict[Shown, dict[str, Size]]
+    cells: list[Name]
+    text: dict[Shown, Shown]
+    context_bytes: Positive | None = None
+    """None in studies of earlier versions."""
+    segment_bytes: Positive | None = None
+    """In studies of earlier versions, whose models are scored on pieces of the text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Class(Record):
+    bits_per_byte: NotNegative | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HellaSwag(Record):
+    acc: NotNegative
+    acc_norm: NotNegative
+    n_items: Size
+    n_unaligned: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Continued(Record):
+    prompt: Shown
+    text: Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Context(Record):
+    least: Size | None
+    mean: NotNegative
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Result(Record):
+    """A line of `results.jsonl`, which is also the content of a cell's `result.json`."""
+
+    cell: Name
+    tokenizer: Name
+    model: Name
+    seed: Seed
+    is_trial: Flag
+    learning_rate: NotNegative
+    n_steps: Positive
+    n_tokens: Size
+    n_bytes: Size
+    flops: NotNegative
+    bits_per_byte: dict[Name, NotNegative]
+    classes: dict[Shown, _Class]
+    inputs: Shown = ""
+    unigram_bits_per_byte: dict[Name, NotNegative] = field(default_factory=dict[str, float])
+    """Empty in results of earlier versions, as the next two are."""
+    n_scored_tokens: dict[Name, Positive] = field(default_factory=dict[str, int])
+    context: dict[Name, _Context] = field(default_factory=dict[str, _Context])
+    hellaswag: _HellaSwag | None = None
+    samples: list[_Continued] = field(default_factory=list[_Continued])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Failures(Record):
+    messages: dict[Shown, Shown]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Figures(Record):
+    figures: dict[Shown, dict[Shown, Number | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rates(Record):
+    rates: dict[Shown, NotNegative]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord(Record):
+    """What curves need of a record of training."""
+
+    step: Size
+    n_tokens: Size
+    tokens_per_second: NotNegative | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationRecord(Record):
+    """What curves need of a record of validation."""
+
+    step: Size
+    bits_per_byte: NotNegative | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +202,15 @@ class StudyFolder:
     def failures(self) -> Path:
         """Messages of the cells that failed."""
         return self.path / "failures.json"
+
+    @property
+    def figures(self) -> Path:
+        """Figures of the tokenizers that need no model."""
+        return self.path / "figures.json"
+
+    def cell(self, name: str) -> Path:
+        """Return the folder of a cell."""
+        return self.path / "cells" / name
 
     def claim(self, study_file: Path) -> None:
         """Create the folder, and copy the study file into it.
@@ -71,22 +243,187 @@ class StudyFolder:
             self.failures.unlink(missing_ok=True)
 
 
-def read_study_folder(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, str]]:
-    """Return the grid, the results so far and the failures of a study.
+def read_grid(folder: StudyFolder) -> dict[str, Any]:
+    """Return what the report needs to know of a study.
 
     Raises:
-        RunConfigError: It is not the folder of a study.
+        RunConfigError: It is not the folder of a study, or the file is damaged.
     """
-    folder = StudyFolder(Path(path))
     try:
-        grid: dict[str, Any] = json.loads(folder.grid.read_text(encoding="utf-8"))
-        # At line feeds alone: `str.splitlines` also divides at U+2028, which the strings of samples may contain.
-        lines = folder.results.read_text(encoding="utf-8").split("\n") if folder.results.exists() else []
-        failures: dict[str, str] = {}
-        if folder.failures.exists():
-            failures = json.loads(folder.failures.read_text(encoding="utf-8"))
-        return grid, [json.loads(line) for line in lines if line], failures
-    except (OSError, ValueError) as error:
+        grid = read_json_object(folder.grid, RunConfigError, _DAMAGED_HINT)
+    except FileNotFoundError as error:
         raise RunConfigError(
-            f"{path} is not the folder of a study", hint="make one with: bytemill experiment run STUDY.toml"
+            f"{folder.path} is not the folder of a study",
+            hint="make one with: bytemill experiment run STUDY.toml",
         ) from error
+    parse_record(_Grid, grid, folder.grid, RunConfigError, _DAMAGED_HINT)
+    if grid.get("context_bytes") is None and grid.get("segment_bytes") is None:
+        raise _damaged(folder.grid, "context_bytes is missing")
+    for name in grid["parameters"]:
+        if name.split("/")[0] not in grid["tokenizers"]:
+            raise _damaged(
+                folder.grid, f"parameters names the tokenizer of {name!r:.80}, which tokenizers lacks"
+            )
+    return grid
+
+
+def read_results(folder: StudyFolder, domains: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the results so far, those of trials included.
+
+    Args:
+        folder: The study.
+        domains: Names of the texts that final models are scored on.
+
+    Raises:
+        RunConfigError: The file is damaged; names its line and the field.
+    """
+    try:
+        lines = folder.results.read_text(encoding="utf-8").split(
+            "\n"
+        )  # strings may hold other line separators
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunConfigError(f"cannot read {folder.results}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise _damaged(folder.results, str(error)) from error
+    results: list[dict[str, Any]] = []
+    for number, line in enumerate(lines[:-1] if not lines[-1] else lines, 1):
+        where = Path(f"{folder.results}:{number}")
+        result = check_result(parse_json_object(line, where, RunConfigError, _DAMAGED_HINT), where)
+        unigram = result.get("unigram_bits_per_byte")
+        for domain in ["tuning"] if result["is_trial"] else domains:
+            if domain not in result["bits_per_byte"]:
+                raise _damaged(where, f"bits_per_byte.{domain} is missing")
+            if unigram and (domain not in unigram or domain not in result.get("n_scored_tokens", {})):
+                raise _damaged(
+                    where, f"unigram_bits_per_byte.{domain} or n_scored_tokens.{domain} is missing"
+                )
+        results.append(result)
+    return results
+
+
+def check_result(result: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the result of a cell if it is whole. Raises RunConfigError, which names the field, if it is not."""
+    parse_record(_Result, result, path, RunConfigError, _DAMAGED_HINT)
+    return result
+
+
+def read_failures(folder: StudyFolder) -> dict[str, str]:
+    """Return the messages of failed cells by name. Raises RunConfigError if the file is damaged."""
+    return _read_optional(folder.failures, _Failures, "messages")
+
+
+def read_figures(folder: StudyFolder) -> dict[str, dict[str, float | None]]:
+    """Return figure -> tokenizer -> mean over the domains. Raises RunConfigError if the file is damaged."""
+    return _read_optional(folder.figures, _Figures, "figures")
+
+
+def read_rates(path: Path) -> dict[str, float]:
+    """Return the measured tokens per second by tokenizer and model, as in "own-8k/tiny".
+
+    Raises:
+        FileNotFoundError: Nothing was measured.
+        RunConfigError: The file is damaged.
+    """
+    hint = "remove it, so that the speed is measured again"
+    rates = read_json_object(path, RunConfigError, hint)
+    parse_record(_Rates, {"rates": rates}, path, RunConfigError, hint)
+    return rates
+
+
+def _read_optional(path: Path, kind: type[Record], name: str) -> dict[str, Any]:
+    try:
+        document = read_json_object(path, RunConfigError, _DAMAGED_HINT)
+    except FileNotFoundError:
+        return {}
+    parse_record(kind, {name: document}, path, RunConfigError, _DAMAGED_HINT)
+    return document
+
+
+@dataclass(frozen=True)
+class ScoredDocuments:
+    """Losses of a model on the documents of a text."""
+
+    bits: NDArray[np.float64]
+    """Bits of each document."""
+    n_bytes: NDArray[np.int64]
+    """Bytes of each document."""
+    unigram_bits: NDArray[np.float64] | None
+    """Bits of each document under the unigram distribution; None in studies of earlier versions."""
+
+
+def write_scores(cell: Path, domain: str, scores: ScoredDocuments) -> None:
+    """Write the losses of a model to the folder of its cell. Raises OutputError."""
+    write_bytes(cell / f"bits.{domain}.f64", scores.bits.astype("<f8").tobytes())
+    write_bytes(cell / f"bytes.{domain}.i64", scores.n_bytes.astype("<i8").tobytes())
+    if scores.unigram_bits is not None:
+        write_bytes(cell / f"unigram.{domain}.f64", scores.unigram_bits.astype("<f8").tobytes())
+
+
+def read_scores(cell: Path, domain: str, result: dict[str, Any]) -> ScoredDocuments:
+    """Read the losses of a model from the folder of its cell.
+
+    Args:
+        cell: The folder.
+        domain: Name of the text.
+        result: Result of the cell.
+
+    Raises:
+        RunConfigError: A file is missing or damaged, or belongs to another result.
+    """
+    bits_path, bytes_path = cell / f"bits.{domain}.f64", cell / f"bytes.{domain}.i64"
+    bits, n_bytes = _read_array(bits_path, "<f8"), _read_array(bytes_path, "<i8")
+    _check_mean(bits_path, bits, n_bytes, result["bits_per_byte"][domain])
+    unigram = None
+    if (expected := result.get("unigram_bits_per_byte", {}).get(domain)) is not None:
+        path = cell / f"unigram.{domain}.f64"
+        unigram = _read_array(path, "<f8")
+        _check_mean(path, unigram, n_bytes, expected)
+    return ScoredDocuments(bits, n_bytes, unigram)
+
+
+def _check_mean(path: Path, bits: NDArray[np.float64], n_bytes: NDArray[np.int64], expected: float) -> None:
+    if len(bits) != len(n_bytes):
+        raise _damaged(path, f"it has {len(bits):,} documents, and another file beside it {len(n_bytes):,}")
+    found = float(bits.sum() / n_bytes.sum())
+    if not math.isclose(found, expected, rel_tol=1e-6):
+        raise _damaged(path, f"it has {found:.6f} bits per byte, and the result {expected:.6f}")
+
+
+def _read_array(path: Path, dtype: str) -> NDArray[Any]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunConfigError(f"cannot read {path}: {error.strerror or error}", hint=_DAMAGED_HINT) from error
+    if not data or len(data) % 8:
+        raise _damaged(path, f"it has {len(data)} bytes, which are no numbers of 8 bytes")
+    values = np.frombuffer(data, dtype)
+    least = 1 if dtype == "<i8" else 0  # documents are not empty
+    if not (np.isfinite(values).all() and (values >= least).all() and (values < 1e15).all()):
+        raise _damaged(path, "a number is out of range")
+    return values
+
+
+_Curve = TypeVar("_Curve", StepRecord, ValidationRecord)
+
+
+def read_curve(metrics: Path, kind: str, record: type[_Curve]) -> list[_Curve]:
+    """Return the records of a kind in the training log of a cell; none if there is no log.
+
+    Args:
+        metrics: The log.
+        kind: Kind of the records: "step" or "validation".
+        record: Class of the records.
+
+    Raises:
+        RunConfigError: The log cannot be read, or a record is damaged.
+    """
+    if not metrics.exists():
+        return []
+    hint = "remove it, and run the study again"
+    return [parse_record(record, own, metrics, RunConfigError, hint) for own in read_metrics(metrics, kind)]
+
+
+def _damaged(path: Path, what: str) -> RunConfigError:
+    return RunConfigError(f"{path} is damaged: {what}", hint=_DAMAGED_HINT)

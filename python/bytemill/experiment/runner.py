@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bytemill.errors import BytemillError, OutputError
 from bytemill.experiment.cell_job import cell_job
 from bytemill.experiment.cheap_figures import write_figures
-from bytemill.experiment.findings import Findings
+from bytemill.experiment.findings import Findings, tuning_bits
 from bytemill.experiment.grid import Cell, cells, trials
 from bytemill.experiment.prepare import Materials
 from bytemill.experiment.probe import probe_rates
 from bytemill.experiment.report import report
 from bytemill.experiment.results import StudyFolder
+from bytemill.experiment.statistics import choose_rate
 from bytemill.experiment.stored_study import StoredStudy
 from bytemill.experiment.study import load_study
 from bytemill.storage import url_of
@@ -134,7 +135,7 @@ class _Run:
         if self._study.budget.equal == "time":
             probe_rates(materials, lambda what: self._on_event(Event("preparing", message=what)))
         arms = materials.arms(materials.rates)
-        _ = materials.segment_bytes
+        _ = materials.context_bytes
         self._folder.write_grid(
             {
                 "title": self._study.title,
@@ -147,7 +148,7 @@ class _Run:
                 "seeds": self._study.seed_list,
                 "domains": list(self._study.text.validation),
                 "parameters": {f"{arm.tokenizer}/{arm.model}": arm.parameters for arm in arms},
-                "segment_bytes": materials.segment_bytes,
+                "context_bytes": materials.context_bytes,
                 "cells": [cell.name for cell in (*self._trials, *self._cells)],
                 "text": {
                     "train": materials.train_text.sha256,
@@ -172,9 +173,13 @@ class _Run:
             for trial in self._trials
             if (trial.tokenizer, trial.model) == (cell.tokenizer, cell.model) and trial.name in self._results
         ]
-        if not own:
-            raise OutputError(f"every trial of {cell.tokenizer} with {cell.model} failed")
-        return min(own, key=lambda result: result["bits_per_byte"]["tuning"])["learning_rate"]
+        choice = choose_rate(tuning_bits(own), n_seeds=self._study.learning_rate.seeds)
+        if choice is None:
+            raise OutputError(
+                f"a trial of every learning rate of {cell.tokenizer} with {cell.model} failed",
+                hint="choose other rates for learning_rate.search",
+            )
+        return choice.rate
 
     def _run(self, planned: Sequence[Cell], rate_of: Callable[[Cell], float]) -> None:
         for event in self._execute(self._jobs(planned, rate_of)):

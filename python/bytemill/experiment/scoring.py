@@ -1,26 +1,25 @@
-"""Scores that can be compared between tokenizers: the same bytes, in pieces of the same bytes, none for free.
+"""Scores that can be compared between tokenizers: every byte once, none for free, with a context measured in bytes.
 
-Documents are divided into pieces of a fixed number of bytes. Each piece is scored by itself, after `<|endoftext|>`, so
-that its first token is predicted too, and that no model sees more text before a byte than another, however long its
-tokens are. The end of a document is not predicted. The loss of a document is the sum over its pieces.
+A document is encoded as a whole and scored in windows. A window scores the tokens that start in a range of bytes, after
+at least `context_bytes` bytes of context; the next window scores the range after it. The first window starts with
+`<|endoftext|>`, so that the first token is predicted too. Ranges and contexts are the same bytes for every tokenizer,
+except where the context of a model, which is a number of tokens, holds fewer. The end of a document is not predicted.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from bytemill.errors import RunConfigError
-from bytemill.experiment.documents import segments
 from bytemill.lm.device import autocast
 from bytemill.lm.loss import token_losses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,8 +27,15 @@ if TYPE_CHECKING:
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
 
-_SHARES = (4.0, 3.5, 3.0, 2.5, 2.0, 1.5, 1.0)
-"""Bytes per position of the context that pieces may have; one always fits, since no token is empty."""
+
+@dataclass(frozen=True)
+class Context:
+    """Bytes of text that a model saw before the bytes that it was scored on."""
+
+    least: int | None
+    """Before any byte, except where the document starts later; None if all documents were seen from their start."""
+    mean: float
+    """Over all bytes."""
 
 
 @dataclass(frozen=True)
@@ -38,42 +44,80 @@ class DocumentScores:
 
     bits: NDArray[np.float64]
     """Bits of each document."""
+    unigram_bits: NDArray[np.float64]
+    """Bits of each document under the unigram distribution."""
     n_bytes: NDArray[np.int64]
     """Bytes of each document."""
+    n_tokens: int
+    """Tokens of all documents."""
+    context: Context
 
     @property
     def bits_per_byte(self) -> float:
         """Bits per byte of all documents together."""
         return float(self.bits.sum() / self.n_bytes.sum())
 
+    @property
+    def unigram_bits_per_byte(self) -> float:
+        """Bits per byte of all documents together under the unigram distribution."""
+        return float(self.unigram_bits.sum() / self.n_bytes.sum())
 
-def segment_length(
-    texts: Sequence[StoredText], tokenizers: dict[str, Tokenizer], context_length: int, chosen: int | None
-) -> int:
-    """Return the number of bytes of a piece: `chosen`, or the longest of a few that fits the context everywhere.
 
-    Raises:
-        RunConfigError: A piece of `chosen` bytes does not fit.
+@dataclass(frozen=True)
+class Window:
+    """A range of the ids of a document, the first of which is `<|endoftext|>`: what a model sees and predicts at once.
+
+    The model reads the ids from `begin` to `stop` − 2, and is scored on those from `first` to `stop` − 1.
     """
-    sizes = [chosen] if chosen is not None else [int(share * context_length) for share in _SHARES]
-    name, most = "", 0
-    for size in sizes:
-        name, most = "", 0
-        for own, tokenizer in tokenizers.items():
-            longest = max(_longest(text, tokenizer, size) for text in texts)
-            name, most = (own, longest) if longest > most else (name, most)
-        if most <= context_length:
-            return size
-    raise RunConfigError(
-        f"text.segment_bytes is {chosen}, but {name} divides a piece into {most} tokens, and the context is "
-        f"{context_length}",
-        hint="lower text.segment_bytes, or leave it out",
-    )
+
+    begin: int
+    first: int
+    stop: int
 
 
-def _longest(text: StoredText, tokenizer: Tokenizer, size: int) -> int:
-    pieces = [piece for document in text.documents() for piece in segments(document, size)]
-    return max(map(len, tokenizer.encode_ordinary_batch(pieces)))
+def windows(starts: NDArray[np.int64], context_bytes: int, context_length: int) -> Iterator[Window]:
+    """Divide a document into windows that score every token once.
+
+    Ranges have `context_bytes` bytes (the first one two times as many), or fewer where the context of the model ends.
+
+    Args:
+        starts: Offset in bytes of each id, the first of which is `<|endoftext|>` with the offset 0.
+        context_bytes: Bytes of context before a range, if they are at most half of the model's context.
+        context_length: Context of the model, in tokens.
+
+    >>> list(windows(np.array([0, 0, 1, 2, 3, 4, 5]), 2, 4))
+    [Window(begin=0, first=1, stop=5), Window(begin=3, first=5, stop=7)]
+    """
+    first, end = 1, 2 * context_bytes
+    while first < len(starts):
+        start = int(starts[first])
+        end = max(end, (start // context_bytes + 1) * context_bytes)
+        wanted = int(np.searchsorted(starts, start - context_bytes, "right")) - 1
+        wanted = int(np.searchsorted(starts, int(starts[max(wanted, 0)])))
+        begin = max(wanted, first - max(1, context_length // 2), 0)
+        stop = min(int(np.searchsorted(starts, end)), begin + context_length + 1)
+        yield Window(begin, first, stop)
+        first = stop
+
+
+def common_context(texts: Iterable[StoredText], tokenizers: Iterable[Tokenizer], context_length: int) -> int:
+    """Return the most bytes of context that half of the models' context holds everywhere, for every tokenizer.
+
+    Args:
+        texts: The texts that are scored.
+        tokenizers: The tokenizers.
+        context_length: The shortest context of the models, in tokens.
+    """
+    half = max(1, context_length // 2)
+    least, longest = math.inf, 1
+    for text in texts:
+        for document in text.documents():
+            longest = max(longest, len(document))
+            for tokenizer in tokenizers:
+                _, starts = _encoded(tokenizer, document)
+                if len(starts) > half + 1:
+                    least = min(least, int((starts[half + 1 :] - starts[1:-half]).min()))
+    return max(1, min(longest, int(least) if least < math.inf else longest))
 
 
 @torch.inference_mode()
@@ -81,7 +125,8 @@ def score_documents(
     model: TransformerLM,
     tokenizer: Tokenizer,
     text: StoredText,
-    segment_bytes: int,
+    context_bytes: int,
+    unigram_bits: NDArray[np.float64],
     *,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
@@ -92,43 +137,61 @@ def score_documents(
         model: The model; it is set to evaluation mode.
         tokenizer: Its tokenizer.
         text: The text.
-        segment_bytes: Bytes of a piece.
-        batch_size: Pieces per batch.
+        context_bytes: Bytes of context before every byte, as far as the context of the model allows.
+        unigram_bits: Bits of each id under the unigram distribution.
+        batch_size: Windows per batch.
         dtype: Type of matrix products.
     """
     model.eval()
     numbers: list[int] = []
-    pieces: list[str] = []
+    rows: list[tuple[NDArray[np.int64], int]] = []
     n_bytes: list[int] = []
+    unigram: list[float] = []
+    n_tokens, least, total = 0, math.inf, 0.0
     for number, document in enumerate(text.documents()):
-        own = list(segments(document, segment_bytes))
-        numbers += [number] * len(own)
-        pieces += own
+        ids, starts = _encoded(tokenizer, document)
+        ends = np.append(starts[1:], len(document))
+        for window in windows(starts, context_bytes, model.config.context_length):
+            numbers.append(number)
+            rows.append((ids[window.begin : window.stop], window.stop - window.first))
+            seen = starts[window.first : window.stop] - starts[window.begin]
+            total += float((seen * (ends - starts)[window.first : window.stop]).sum())
+            least = min(least, int(seen[0]) if window.begin else math.inf)
         n_bytes.append(len(document))
-    rows = tokenizer.encode_ordinary_batch(pieces)
+        n_tokens += len(ids) - 1
+        unigram.append(float(unigram_bits[ids[1:]].sum()))
     bits = np.zeros(len(n_bytes))
-    order = sorted(range(len(rows)), key=lambda index: len(rows[index]))  # little padding
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index][0]))  # little padding
     for first in range(0, len(order), batch_size):
         batch = order[first : first + batch_size]
-        nats = _nats(model, [rows[index] for index in batch], tokenizer.eot_token, dtype)
-        for index, loss in zip(batch, nats, strict=True):
-            bits[numbers[index]] += loss / math.log(2)
-    return DocumentScores(bits, np.array(n_bytes))
+        for index, nats in zip(batch, _nats(model, [rows[index] for index in batch], dtype), strict=True):
+            bits[numbers[index]] += nats / math.log(2)
+    context = Context(None if least == math.inf else int(least), total / sum(n_bytes))
+    return DocumentScores(bits, np.array(unigram), np.array(n_bytes), n_tokens, context)
 
 
-def _nats(model: TransformerLM, rows: Sequence[Sequence[int]], start: int, dtype: torch.dtype) -> list[float]:
-    """Return the loss of all tokens of each row after `start`."""
+def _encoded(tokenizer: Tokenizer, document: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ids of a document after `<|endoftext|>`, and the offset of each in bytes."""
+    encoded = tokenizer.encode_with_offsets(document.decode(), allowed_special="none")
+    ids = np.array([tokenizer.eot_token, *encoded.ids], np.int64)
+    starts = np.append(0, encoded.byte_offsets[:, 0]) if len(encoded.ids) else np.zeros(1, np.int64)
+    return ids, np.maximum.accumulate(starts)  # a normalizer may give equal offsets
+
+
+def _nats(
+    model: TransformerLM, rows: Sequence[tuple[NDArray[np.int64], int]], dtype: torch.dtype
+) -> list[float]:
+    """Return the loss of the last tokens of each row, whose number is beside the row."""
     device = next(model.parameters()).device
-    length = max(map(len, rows))
-    ids = torch.full((len(rows), length + 1), start)
-    for row, own in enumerate(rows):
-        ids[row, 1 : len(own) + 1] = torch.tensor(own)
-    ids = ids.to(device)
+    length = max(len(ids) for ids, _ in rows)
+    ids = torch.zeros((len(rows), length), dtype=torch.int64)
+    is_scored = torch.zeros((len(rows), length - 1), dtype=torch.bool)
+    for row, (own, n_scored) in enumerate(rows):
+        ids[row, : len(own)] = torch.tensor(own)
+        is_scored[row, len(own) - 1 - n_scored : len(own) - 1] = True
+    ids, is_scored = ids.to(device), is_scored.to(device)
     with autocast(device, dtype):
-        logits = model(ids[:, :-1])
-    losses = token_losses(logits, ids[:, 1:]).double()
-    is_token = (
-        torch.arange(length, device=device) < torch.tensor([len(own) for own in rows], device=device)[:, None]
-    )
-    sums: Any = (losses * is_token).sum(1)
-    return sums.tolist()
+        logits = model.logits(model.hidden(ids[:, :-1])[is_scored])
+    losses = token_losses(logits, ids[:, 1:][is_scored]).cpu().double().numpy()
+    ends = np.cumsum([n_scored for _, n_scored in rows])
+    return [float(own.sum()) for own in np.split(losses, ends[:-1])]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
 LEVEL = 0.95
 POWER = 0.8
+LEARNED_SHARE = 0.1
+"""Share of the unigram distribution's loss by which a model must be below it to count as trained."""
 _N_PERMUTATIONS = 10_000
 _EXACT = 8
 """Up to this many pairs, all orders are tried."""
@@ -47,6 +50,47 @@ class Difference:
     def detectable(self) -> float | None:
         """The smallest difference that as many seeds show in 80 % of studies."""
         return None if self.deviation is None else detectable_difference(self.deviation, self.n)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How far a model is below the unigram distribution of its training tokens, on the tokens that it is scored on."""
+
+    loss: float
+    """Bits per token of the model."""
+    unigram: float
+    """Bits per token of the unigram distribution."""
+    gain: float
+    """1 − loss / unigram; at most 0 for a model that has learned nothing."""
+    interval: tuple[float, float] | None
+    """95 % interval of the gain over documents drawn with replacement; None for a single document."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the model has clearly left the unigram distribution."""
+        return (self.gain if self.interval is None else self.interval[0]) >= LEARNED_SHARE
+
+
+@dataclass(frozen=True)
+class RateChoice:
+    """The learning rate of an arm, and how sure its choice is."""
+
+    rate: float
+    n: int
+    """Seeds of each trial."""
+    is_at_edge: bool
+    """Whether it is the smallest or the largest rate: another one may be better."""
+    neighbours: dict[float, Difference]
+    """The next lower and higher rate: bits per byte of that rate − those of the chosen one."""
+
+    @property
+    def rivals(self) -> list[float]:
+        """Neighbouring rates that are not told apart from the chosen one: their interval reaches 0, or is unknown."""
+        return [
+            rate
+            for rate, own in self.neighbours.items()
+            if own.half_width is None or own.value - own.half_width <= 0
+        ]
 
 
 def mean(values: Sequence[float]) -> Mean:
@@ -83,6 +127,72 @@ def detectable_difference(deviation: float, n: int) -> float | None:
         return None
     quantiles = student_t_quantile(0.5 + LEVEL / 2, n - 1) + student_t_quantile(POWER, n - 1)
     return quantiles * deviation / math.sqrt(n)
+
+
+def unigram_bits(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return −log₂ q of each id, for the unigram distribution of training tokens with Witten–Bell smoothing.
+
+    q(t) = (n_t + T / V) / (N + T), where t occurs n_t times among N tokens, which are T different ones of V ids. The
+    share T / (N + T), an estimate of the probability of a new one, is divided among all ids (Witten & Bell 1991).
+
+    Args:
+        counts: Uses n_t of each of the V ids.
+
+    >>> unigram_bits(np.array([6, 0])).round(4).tolist()
+    [0.1069, 3.8074]
+    """
+    n_used = np.count_nonzero(counts)
+    return -np.log2((counts + n_used / len(counts)) / (counts.sum() + n_used))
+
+
+def learning(bits: NDArray[np.float64], unigram: NDArray[np.float64], n_tokens: int) -> Learning:
+    """Compare a model with the unigram distribution of its training tokens: gain = 1 − Σ bits / Σ unigram bits.
+
+    Args:
+        bits: Bits of each document under the model.
+        unigram: Bits of each document under the unigram distribution.
+        n_tokens: Tokens of all documents.
+    """
+    from bytemill.analysis.comparison.bootstrap import ratio_interval
+
+    ratios, total = ratio_interval(bits, unigram), float(unigram.sum())
+    return Learning(
+        float(bits.sum()) / n_tokens,
+        total / n_tokens,
+        1 - float(bits.sum()) / total if total else 0.0,
+        None if ratios is None else (1 - ratios[1], 1 - ratios[0]),
+    )
+
+
+def choose_rate(bits: Mapping[float, Mapping[int, float]], n_seeds: int = 1) -> RateChoice | None:
+    """Return the learning rate with the lowest mean, and the paired differences of its neighbours.
+
+    Args:
+        bits: Bits per byte of the trials by learning rate and seed. A rate that lacks a seed is left out: its trial has
+            failed.
+        n_seeds: Seeds that there must be at least.
+
+    Returns:
+        None if no rate has all seeds.
+
+    >>> choice = choose_rate({0.1: {0: 1.0, 1: 1.1}, 0.2: {0: 1.2, 1: 1.3}})
+    >>> choice.rate, choice.is_at_edge, choice.rivals
+    (0.1, True, [])
+    """
+    seeds = sorted({seed for own in bits.values() for seed in own})
+    complete = {rate: bits[rate] for rate in sorted(bits) if len(bits[rate]) == len(seeds) >= n_seeds}
+    if not complete:
+        return None
+    rates = list(complete)
+    best = min(rates, key=lambda rate: sum(complete[rate].values()))
+    at = rates.index(best)
+    neighbours = {
+        rate: paired_difference(
+            [complete[rate][seed] for seed in seeds], [complete[best][seed] for seed in seeds]
+        )
+        for rate in (*rates[max(0, at - 1) : at], *rates[at + 1 : at + 2])
+    }
+    return RateChoice(best, len(seeds), len(rates) > 1 and at in (0, len(rates) - 1), neighbours)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -158,6 +268,7 @@ def student_t_cdf(t: float, n_free: int) -> float:
     return tail if t < 0 else 1 - tail
 
 
+@cache
 def student_t_quantile(share: float, n_free: int) -> float:
     """Return the t below which a share of Student's distribution lies, by bisection.
 

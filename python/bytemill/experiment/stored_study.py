@@ -10,10 +10,11 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bytemill.errors import StorageError
 from bytemill.storage import StoreFolder, split_url, url_of
 from bytemill.storage.requests import RequestPool
 from bytemill.system.atomic_files import make_folder
-from bytemill.system.paths import cache_folder
+from bytemill.system.paths import cache_folder, relative_name
 
 if TYPE_CHECKING:
     import os
@@ -41,7 +42,11 @@ class StoredStudy:
 
     def fetch(self) -> None:
         """Download the files that are not on this machine. Raises StorageError or OutputError."""
-        missing = [name for name in self._store.list() if _is_kept(name) and not (self.path / name).exists()]
+        missing = [
+            name
+            for name in map(self._inside, self._store.list())
+            if _is_kept(name) and not (self.path / name).exists()
+        ]
         # A cell counts as finished as soon as its result is here.
         for names in ([name for name in missing if _rank(name) == rank] for rank in range(-1, len(_LAST))):
             with RequestPool(self._download, _REQUESTS_AT_ONCE) as pool:
@@ -57,6 +62,15 @@ class StoredStudy:
             if self._uploaded.get(name) != state:
                 self._store.upload(name, self.path / name)
                 self._uploaded[name] = state
+
+    def _inside(self, name: str) -> str:
+        try:
+            return relative_name(name)
+        except ValueError as error:
+            raise StorageError(
+                f"{self.url} has an object {name!r:.80}, which is no file of a study: {error}",
+                hint="remove it",
+            ) from error
 
     def _download(self, name: str) -> None:
         path = self.path / name

@@ -61,8 +61,9 @@ class TextSettings(Settings):
     """Use at most this much of the training text."""
     validation_bytes: ByteSize = 1_000_000
     """Score at most this much of each domain."""
-    segment_bytes: Count | None = None
-    """Length of the pieces of documents that are scored by themselves; by default the longest that fits every model."""
+    context_bytes: Count | None = None
+    """Bytes of context that every scored byte has at least, as far as the context of its model allows; by default the
+    most that all models can have."""
 
 
 class TokenizerSettings(Settings):
@@ -107,8 +108,9 @@ class RateSettings(Settings):
     fixed: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate of all models."""
     search: Rates = ()
-    """Learning rates to try with each tokenizer and model, with the first seed; the best one on the tuning text is
-    used."""
+    """Learning rates to try with each tokenizer and model; the best one on the tuning text is used."""
+    seeds: Annotated[int, Field(ge=2)] = 2
+    """Seeds of each trial: a rate that one seed prefers may be chance."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of the budget that each trial gets."""
 
@@ -157,6 +159,17 @@ class Study(Settings):
                     f"{kind}: {wrong[0]!r} cannot be a name",
                     hint="use letters, digits, hyphens and underscores",
                 )
+        for name, own in self.tokenizers.items():
+            parts = [*own.texts, *(own.patterns if len(own.patterns) > 1 else ())]
+            if wrong := [part for part in parts if not _NAME.fullmatch(part)]:
+                raise RunConfigError(
+                    f"tokenizers.{name}: {wrong[0]!r} cannot be a name",
+                    hint="use letters, digits, hyphens and underscores, and one tokenizer for each expression",
+                )
+        if not self.seed_list or len(set(self.seed_list)) < len(self.seed_list):
+            raise RunConfigError(
+                f"seeds is {self.seeds!r}", hint="write a number of seeds, or a list of different ones"
+            )
         if self.learning_rate.search and not self.text.tuning:
             raise RunConfigError(
                 "learning_rate.search needs text of its own, so that it does not choose by the result",
@@ -205,6 +218,13 @@ class Study(Settings):
         """The seeds."""
         return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
 
+    @property
+    def trial_seeds(self) -> list[int]:
+        """The seeds of each trial: the first ones of the study, and the numbers after them if it has fewer."""
+        own = self.seed_list
+        more = range(max(own) + 1, max(own) + 1 + self.learning_rate.seeds)
+        return [*own, *more][: self.learning_rate.seeds]
+
 
 _SECTIONS: dict[str, type[Settings]] = {
     "text": TextSettings,
@@ -234,6 +254,11 @@ def load_study(path: str | os.PathLike[str]) -> Study:
 
 def _study(document: dict[str, Any]) -> Study:
     values = dict(document)
+    if isinstance(text := values.get("text"), dict) and "segment_bytes" in text:
+        raise RunConfigError(
+            "text: segment_bytes is a setting of earlier versions, which scored pieces of the text",
+            hint="leave it out, or write context_bytes = N",
+        )
     for name, kind in _SECTIONS.items():
         if name in values:
             values[name] = _section(kind, name, values[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from bytemill.analysis.comparison.figures import FIGURES
@@ -82,7 +83,7 @@ def hellaswag_table(findings: Findings, model: str) -> Rows:
         own = [
             result["hellaswag"]
             for result in findings.results
-            if (result["model"], result["tokenizer"]) == (model, tokenizer) and "hellaswag" in result
+            if (result["model"], result["tokenizer"]) == (model, tokenizer) and result.get("hellaswag")
         ]
         if own:
             acc, acc_norm = (
@@ -92,14 +93,54 @@ def hellaswag_table(findings: Findings, model: str) -> Rows:
     return rows
 
 
+def learning_table(findings: Findings, model: str) -> Rows:
+    """How far the models are below the unigram distribution, and the context that they were scored with."""
+    rows: Rows = [
+        (
+            "tokenizer",
+            "bits per token",
+            "unigram distribution",
+            "uniform",
+            "below the unigram",
+            "over documents",
+            "least context",
+            "mean context",
+        )
+    ]
+    for tokenizer in findings.tokenizers:
+        own = findings.learning.get((model, tokenizer))
+        if own is None:
+            continue
+        rows.append(
+            (
+                tokenizer,
+                f"{own.loss:.2f}",
+                f"{own.unigram:.2f}",
+                f"{math.log2(findings.grid['tokenizers'][tokenizer]['n_ids']):.2f}",
+                f"{own.gain:.1%}",
+                "–" if own.interval is None else f"{own.interval[0]:.1%} to {own.interval[1]:.1%}",
+                *_context(findings.context(model, tokenizer)),
+            )
+        )
+    return rows
+
+
+def _context(own: tuple[int | None, float] | None) -> tuple[str, str]:
+    if own is None:
+        return "–", "–"
+    least, average = own
+    return "whole documents" if least is None else f"{least:,} bytes", f"{average:,.0f} bytes"
+
+
 def trials_table(findings: Findings) -> Rows:
     """Learning rates that were tried, and what they gave on the tuning text."""
-    rows: Rows = [("tokenizer", "model", "learning rate", "bits per byte", "FLOPs")]
+    rows: Rows = [("tokenizer", "model", "learning rate", "seed", "bits per byte", "FLOPs")]
     rows += [
         (
             result["tokenizer"],
             result["model"],
             f"{result['learning_rate']:g}",
+            str(result["seed"]),
             f"{result['bits_per_byte']['tuning']:.4f}",
             f"{result['flops']:.3g}",
         )
