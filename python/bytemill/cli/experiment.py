@@ -152,11 +152,16 @@ def list_studies(
     as_json: options.Json = False,
 ) -> None:
     """List the studies in a folder, and how far they are."""
+    from bytemill.errors import RunConfigError
     from bytemill.experiment.findings import Findings
 
     rows: list[dict[str, Any]] = []
     for path in sorted(root.glob("*/study.json")):
-        findings = Findings(path.parent)
+        try:
+            findings = Findings(path.parent)
+        except RunConfigError as error:
+            output.error(str(error))
+            continue
         rows.append(
             {
                 "folder": str(path.parent),
