@@ -1,8 +1,10 @@
 """Truncated, damaged, misnamed and oversized inputs: each is an error that names it."""
 
+import contextlib
 import gzip
 import io
 import json
+import lzma
 import random
 import tracemalloc
 from pathlib import Path
@@ -59,6 +61,48 @@ def test_compressed_files_with_a_wrong_byte_are_refused(tmp_path: Path, suffix: 
         damaged[place] ^= 0xFF
         path.write_bytes(damaged)
         assert "data is damaged" in refusal(path)
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_every_byte_of_a_compressed_file_belongs_to_a_stream(tmp_path: Path, suffix: str) -> None:
+    path, compress = tmp_path / f"a.txt.{suffix}", COMPRESSIONS[suffix]
+    first, second = compress(TEXT[:4000]), compress(TEXT[4000:8000])
+    for tail in (b"x", b"no stream at all", b"\xfd7zXY\0", b"BZx9" + second[4:]):
+        path.write_bytes(first + tail)
+        assert "data is damaged" in refusal(path)
+    for bit in range(32):
+        damaged = bytearray(first + second)
+        damaged[len(first) + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        found = [TEXT[:8000].decode()]  # a few bits of headers have no meaning for this text
+        with contextlib.suppress(CorpusError):
+            found = texts_of(read(Corpus(path)))
+        assert found == [TEXT[:8000].decode()]
+
+
+@pytest.mark.parametrize(
+    ("n_zeros", "is_legal"), [(4, True), (8, True), (1, False), (6, False), (1 << 17, True)]
+)
+def test_xz_streams_are_padded_with_multiples_of_four_zeros(
+    tmp_path: Path, n_zeros: int, is_legal: bool
+) -> None:
+    for rest in (b"", lzma.compress(TEXT[4000:])):
+        (tmp_path / "a.txt.xz").write_bytes(lzma.compress(TEXT[:4000]) + bytes(n_zeros) + rest)
+        if is_legal:
+            assert texts_of(read(Corpus(tmp_path / "a.txt.xz"))) == [(TEXT if rest else TEXT[:4000]).decode()]
+        else:
+            assert "zero bytes follow stream 1" in refusal(tmp_path / "a.txt.xz")
+
+
+def test_zstd_with_a_large_window_is_read_and_a_dictionary_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.zst"
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=31, enable_ldm=True)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    path.write_bytes(compressor.compress(TEXT) + compressor.flush())
+    assert texts_of(read(Corpus(path))) == [TEXT.decode()]
+    dictionary = zstandard.train_dictionary(1024, [TEXT[n : n + 100] for n in range(0, 50_000, 50)])
+    path.write_bytes(zstandard.ZstdCompressor(dict_data=dictionary).compress(TEXT))
+    assert "is compressed with a dictionary" in refusal(path)
 
 
 def test_compression_is_known_by_content(tmp_path: Path) -> None:
@@ -351,5 +395,6 @@ def test_a_file_that_becomes_shorter_is_noticed(tmp_path: Path) -> None:
         corpus = Corpus(path)
         batches = read(corpus)
         path.write_bytes(gzip.compress(json_lines(DOCUMENTS[:1])))
+        corpus = Corpus(path)
         with pytest.raises(CorpusError, match="is shorter than when it was read before"):
             read(corpus, batches[-3].after)

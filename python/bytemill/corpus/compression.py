@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import io
 import zlib
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from bytemill.errors import CorpusError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".xz": "xz", ".bz2": "bzip2"}
 
 _HEAD_BYTES = 6
 _READ_BYTES = 1 << 16
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAX_BLOCK_BYTES = 1 << 17
 """Most bytes of a zstd block, compressed and decompressed."""
+_MAX_WINDOW_BYTES = 1 << 31
+"""Window of `zstd --long=31`, the largest. It takes memory as the text of a frame grows to it."""
 _RUN_OF_ONE_BYTE = 1
 """Type of a zstd block that repeats one byte."""
 
@@ -31,7 +37,7 @@ def compression_of(head: bytes) -> str | None:
     if head.startswith(b"BZh") and head[3:4].isdigit():
         return "bzip2"
     # A frame, or a skippable frame as pzstd writes first.
-    if head.startswith(b"\x28\xb5\x2f\xfd") or (head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F):
+    if head.startswith(_ZSTD_MAGIC) or (head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F):
         return "zstd"
     return None
 
@@ -54,11 +60,12 @@ class Decompressed:
         elif self.compression == "xz":
             import lzma
 
-            self._stream = lzma.LZMAFile(cast("BinaryIO", self.raw))  # noqa: SIM115  (its file is the caller's)
+            streams = _Streams(self.raw, "xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), padding=4)
+            self._stream = io.BufferedReader(streams, 1 << 20)
         elif self.compression == "bzip2":
             import bz2
 
-            self._stream = bz2.BZ2File(cast("BinaryIO", self.raw))
+            self._stream = io.BufferedReader(_Streams(self.raw, "bzip2", bz2.BZ2Decompressor), 1 << 20)
         elif self.compression == "zstd":
             self._stream = io.BufferedReader(_Zstd(self.raw, name), 1 << 20)
 
@@ -127,6 +134,69 @@ class _Counting:
         return False
 
 
+class _Streams(io.RawIOBase):
+    """Consecutive streams of xz or bzip2. `LZMAFile` and `BZ2File` ignore what follows a stream and is not another one.
+
+    Args:
+        raw: The compressed bytes.
+        compression: "xz" or "bzip2".
+        new_stream: Makes the decompressor of a stream.
+        padding: Zero bytes between and after streams, if allowed, are a multiple of this number.
+    """
+
+    def __init__(
+        self, raw: _Counting, compression: str, new_stream: Callable[[], Any], padding: int = 0
+    ) -> None:
+        self._raw = raw
+        self._compression = compression
+        self._new_stream = new_stream
+        self._padding = padding
+        self._stream = new_stream()
+        self._n_streams = 1
+        self._has_ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        target = memoryview(buffer).cast("B")
+        data = b""
+        while not self._has_ended:
+            if self._stream.eof:
+                data = self._next_stream(self._stream.unused_data)
+                if not data:
+                    self._has_ended = True
+                    break
+                self._stream = self._new_stream()
+                self._n_streams += 1
+            elif self._stream.needs_input:
+                data = self._raw.read(_READ_BYTES)
+                if not data:
+                    raise EOFError
+            text = self._stream.decompress(data, len(target))
+            data = b""
+            if text:
+                target[: len(text)] = text
+                return len(text)
+        return 0
+
+    def _next_stream(self, data: bytes) -> bytes:
+        """Return the first bytes of the next stream, none if there is no other one."""
+        n_padding = 0
+        while True:
+            rest = data.lstrip(b"\0") if self._padding else data
+            n_padding += len(data) - len(rest)
+            if rest or not (data := self._raw.read(_READ_BYTES)):
+                break
+        if self._padding and n_padding % self._padding:
+            raise OSError(f"{n_padding:,} zero bytes follow stream {self._n_streams:,}")
+        while rest and len(rest) < _HEAD_BYTES and (data := self._raw.read(_READ_BYTES)):
+            rest += data
+        if rest and compression_of(rest) != self._compression:
+            raise OSError(f"what follows stream {self._n_streams:,} is no other stream")
+        return rest
+
+
 class _Zstd(io.RawIOBase):
     """Consecutive zstd frames, decompressed block by block.
 
@@ -139,8 +209,11 @@ class _Zstd(io.RawIOBase):
     def __init__(self, raw: _Counting, name: str) -> None:
         from bytemill.corpus.libraries import zstandard
 
-        self._new_frame = zstandard(name).ZstdDecompressor().decompressobj
+        decompressor = zstandard(name).ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+        self._new_frame = decompressor.decompressobj
         self._raw = raw
+        self._name = name
+        self._n_frames = 0
         self._buffer = memoryview(b"")
         self._frame: Any = None
         self._has_checksum = False
@@ -158,6 +231,9 @@ class _Zstd(io.RawIOBase):
                 if magic[1:] == b"\x2a\x4d\x18" and 0x50 <= magic[0] <= 0x5F:
                     self._skip(int.from_bytes(self._take(4), "little"))
                     continue
+                if magic != _ZSTD_MAGIC:
+                    raise OSError(f"what follows frame {self._n_frames:,} is no other frame")
+                self._n_frames += 1
                 self._frame = self._new_frame()
                 self._text = memoryview(self._frame.decompress(magic + self._frame_header()))
             else:
@@ -176,7 +252,13 @@ class _Zstd(io.RawIOBase):
         self._has_checksum = bool(descriptor[0] >> 2 & 1)
         n_content_size = (is_single, 2, 4, 8)[descriptor[0] >> 6]
         n_dictionary_id = (0, 1, 2, 4)[descriptor[0] & 3]
-        return descriptor + self._take((1 - is_single) + n_dictionary_id + n_content_size)
+        rest = self._take((1 - is_single) + n_dictionary_id + n_content_size)
+        if any(rest[1 - is_single :][:n_dictionary_id]):
+            raise CorpusError(
+                f"{self._name} is compressed with a dictionary",
+                hint=f"decompress it first: zstd -d -D DICTIONARY {self._name}",
+            )
+        return descriptor + rest
 
     def _block(self) -> bytes:
         """Take the next block, and the checksum after the last one."""
