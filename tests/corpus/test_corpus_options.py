@@ -45,7 +45,7 @@ def test_every_option_reaches_the_corpus(tmp_path: Path) -> None:
             "3",
         ),
         *("--weight", f"{path}=2.5", "--errors", "skip", "--on-error", "skip", "--documents", "line"),
-        *("--max-document-bytes", "1MB"),
+        *("--max-document-bytes", "1MB", "--verify-input"),
     )
     corpus = options.corpus([str(path)])
     assert corpus.description["options"] == {
@@ -59,6 +59,7 @@ def test_every_option_reaches_the_corpus(tmp_path: Path) -> None:
         "on_error": "skip",
         "max_document_bytes": 1_000_000,
     }
+    assert len(corpus.description["sha256"]) == 1
     assert corpus.weights == [2.5]
     assert texts_of(read(corpus)) == ["one", "two"]
     assert len(texts_of(read(options.corpus([str(path)], repeat_by_weight=True)))) in (4, 5, 6)

@@ -1,6 +1,7 @@
 """The reading thread: read-ahead, exceptions, and its end."""
 
 import contextlib
+import io
 import os
 import select
 import signal
@@ -10,11 +11,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import pytest
 
-from bytemill.corpus import Corpus, documents
+from bytemill.corpus import Corpus, documents, resolve_inputs
+from bytemill.corpus.blocks import read_text
+from bytemill.corpus.compression import Decompressed
+from bytemill.corpus.options import CorpusOptions
 from bytemill.corpus.prefetch import AHEAD, prefetched
+from bytemill.corpus.streams import OpenFile, ReadingStoppedError, _BufferedStream
 
 from .conftest import read, texts_of
 
@@ -207,3 +213,43 @@ except KeyboardInterrupt:
     assert rest.count("reading") < 40
     child.stdin.close()
     child.stdout.close()
+
+
+class EndlessRun(io.RawIOBase):
+    """Bytes without an end, of which `stop` is set after a few reads."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self.n_reads = 0
+
+    def read(self, n_bytes: int = -1, /) -> bytes:
+        self.n_reads += 1
+        if self.n_reads == 5:
+            self._stop.set()
+        return b"x" * n_bytes
+
+
+@pytest.mark.parametrize("options", [{"max_document_bytes": 1 << 40}, {"on_error": "skip"}])
+def test_an_endless_line_does_not_delay_the_end_of_reading(options: dict[str, Any]) -> None:
+    stop = threading.Event()
+    run = EndlessRun(stop)
+    source = resolve_inputs(os.devnull)[0]
+    stream = _BufferedStream(Decompressed(cast("BinaryIO", run), source.name), stop)
+    corpus_options = CorpusOptions(**{"documents": "line", "max_document_bytes": 1000, **options})
+    chunks = read_text(OpenFile(source, stop, stream), corpus_options, {})
+    with contextlib.suppress(ReadingStoppedError):
+        list(chunks)
+    assert run.n_reads == 5
+
+
+def test_skipping_a_large_document_does_not_copy_the_rest_at_every_step() -> None:
+    data = bytes(1 << 20)
+    stream = _BufferedStream(Decompressed(io.BytesIO(data), "data"), threading.Event())
+    assert stream.block(1 << 20)[0] == data
+    buffers = set[int]()
+    for _ in range(1 << 10):
+        block, _ = stream.block(1 << 10)
+        stream.advance(len(block))
+        buffers.add(len(stream._buffer))
+    assert len(buffers) < 25
+    assert stream.block(1) == (b"", True)

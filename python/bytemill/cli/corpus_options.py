@@ -70,6 +70,13 @@ class CorpusOptions:
             help="Size limit of a JSON line, row or WARC record, which is held in memory. Larger documents are broken."
         ),
     ] = "256MB"
+    verify_input: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="Hash every file before and after it is read, and fail if its content has changed.",
+        ),
+    ] = False
 
     def corpus(self, inputs: Sequence[str], *, repeat_by_weight: bool = False) -> Corpus:
         """Open the corpus. Raises `CorpusError`."""
@@ -92,6 +99,7 @@ class CorpusOptions:
             "errors": self.errors,
             "on_error": self.on_error,
             "max_document_bytes": parse_bytes(self.max_document_bytes),
+            "verify_input": self.verify_input,
         }
 
 

@@ -93,6 +93,7 @@ def count_corpus(
         sizes = [unit.corpus_range.n_bytes for unit in units]
         known = stage.results(unit.name for unit in units)
         results = run(executor, Work("count", count_unit, units, sizes, known), progress)
+        corpus.check_content()
         if not sum(result["n_bytes"] for result in results):
             raise empty_corpus(corpus.source_names)
         segments = _Merging(stage, executor, progress).merge(results)
@@ -214,12 +215,15 @@ def _count_files(counter: PretokenCounter, context: CountContext, corpus_range: 
         counter.set_weight(context.multiples[number])
         start = corpus_range.start if number == corpus_range.first else 0
         stop = corpus_range.stop if number == corpus_range.last else None
+        source.check_unchanged()
         try:
             if not start:
                 start = plain_text_start(source)
                 n_marks += start > 0
             counter.add_file(str(source.path), errors, None, start, None, stop)
+            source.check_unchanged()
         except UnicodeDecodeError as error:
+            source.check_unchanged()
             raise not_utf8(source, error) from error
         except OSError as error:
             if isinstance(error, (OutputError, CorpusError)):

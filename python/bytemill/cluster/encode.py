@@ -108,6 +108,8 @@ def encode_corpus(
         known = stage.results(unit.name for unit in units)
         sizes = [unit.corpus_range.n_bytes for unit in units]
         encoded = run(executor, Work("encode", encode_unit, units, sizes, known), progress)
+        if isinstance(corpus, Corpus):
+            corpus.check_content()
         counts = _total_counts(encoded)
         if not counts.n_bytes:
             raise empty_corpus(corpus.source_names)

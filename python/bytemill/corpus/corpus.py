@@ -14,7 +14,7 @@ from bytemill.corpus.formats import check_format
 from bytemill.corpus.options import MAX_DOCUMENT_BYTES, CorpusOptions, Errors, OnError, checked_weight
 from bytemill.corpus.rows import IterableReader, rows_reader
 from bytemill.corpus.selection import Selection
-from bytemill.corpus.sources import CorpusInputs, Source, resolve_inputs
+from bytemill.corpus.sources import CorpusInputs, Source, changed, resolve_inputs
 from bytemill.corpus.streams import head_of
 from bytemill.errors import CorpusError
 
@@ -60,6 +60,8 @@ class Corpus:
         max_document_bytes: Bound on a document that is held in memory as a whole: a JSON line, a row, a WARC record.
             A larger one is broken. Plain text is streamed and not bounded.
         repeat_by_weight: Make `read` repeat documents by weight: 2.5 is twice, and half of them a third time.
+        verify_input: Hash every file before it is read and after all are, and raise CorpusError if the content differs.
+            Sizes and modification times are always compared.
 
     Raises:
         CorpusError: An input cannot be found or read, or an option is out of range.
@@ -87,6 +89,7 @@ class Corpus:
         on_error: OnError = "fail",
         max_document_bytes: int = MAX_DOCUMENT_BYTES,
         repeat_by_weight: bool = False,
+        verify_input: bool = False,
     ) -> None:
         options = CorpusOptions(
             format, field, documents, limit_bytes, sample, seed, errors, on_error, max_document_bytes
@@ -95,6 +98,8 @@ class Corpus:
         sources = resolve_inputs(inputs, format)
         readers = [FileReader(source, options) for source in sources]
         self._initialize(options, sources, readers, weights or {}, repeat_by_weight=repeat_by_weight)
+        if verify_input:
+            self._hash_sources()
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], **options: Unpack[ObjectOptions]) -> Corpus:
@@ -159,6 +164,7 @@ class Corpus:
         self.weights: list[float] = _weights_of(sources, weights) if sources else [1.0]
         """How much each source counts."""
         self.repeat_by_weight = repeat_by_weight
+        self._hashes: list[str] | None = None
         shares = self.weights if repeat_by_weight else [1.0] * len(readers)
         for reader, share in zip(readers, shares, strict=True):
             if share > 1 and not reader.is_rereadable:
@@ -213,12 +219,32 @@ class Corpus:
     @property
     def description(self) -> dict[str, Any]:
         """See `DocumentSource`: names, sizes and modification times of the sources, and the options."""
+        hashes = {} if self._hashes is None else {"sha256": self._hashes}
         return {
             "sources": [reader.describe() for reader in self._readers],
             "weights": self.weights,
             "repeat_by_weight": self.repeat_by_weight,
             "options": self.options.describe(),
+            **hashes,
         }
+
+    def check_content(self) -> None:
+        """With `verify_input`, raise `CorpusError` if a file has another content than when the corpus was opened.
+
+        Who reads the corpus by other methods than `read` calls it at the end.
+        """
+        for source, known in zip(self.sources, self._hashes or (), strict=False):
+            if source.sha256() != known:
+                raise changed(source.name, "its content has another sha256")
+
+    def _hash_sources(self) -> None:
+        for source in self.sources:
+            if source.is_pipe:
+                raise CorpusError(
+                    f"{source.name} can be read only once, so its content cannot be verified",
+                    hint="save it to a file, or leave out --verify-input (verify_input=)",
+                )
+        self._hashes = [source.sha256() for source in self.sources]
 
     def read(self, start: Position | None = None) -> Generator[DocumentBatch]:
         """Yield the batches from `start` on; see `DocumentSource`.
@@ -235,6 +261,7 @@ class Corpus:
         for batch in self._batches(self._selection, begin):
             last = batch.after.counts
             yield batch
+        self.check_content()
         if not last.n_documents:
             raise self._no_document()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.corpus.content import HEAD_BYTES, check_magic
 from bytemill.corpus.formats import FORMATS, format_of_head, format_of_name
 from bytemill.corpus.streams import OpenFile, open_stream
+from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -70,4 +71,14 @@ class FileReader:
                 file = OpenFile(self._source, stop, stream)
             elif self.is_rereadable and not state and FORMATS[name].magic:
                 check_magic(self.name, name, self._head())
-            yield from FORMATS[name].read_function()(file, self._options, state)
+            if self._source.remote is None:  # a store is asked once, at the end
+                self._source.check_unchanged()
+            try:
+                for chunk in FORMATS[name].read_function()(file, self._options, state):
+                    if chunk.error is not None:
+                        self._source.check_unchanged()
+                    yield chunk
+            except CorpusError:
+                self._source.check_unchanged()  # which explains the error
+                raise
+            self._source.check_unchanged()

@@ -20,6 +20,7 @@ def read_blocks(source: Source, block_bytes: int = BLOCK_BYTES) -> Generator[byt
     Raises:
         CorpusError: Reading fails.
     """
+    source.check_unchanged()
     with open_pipe(source) if source.is_pipe else source.open() as stream:
         while True:
             try:
@@ -27,5 +28,6 @@ def read_blocks(source: Source, block_bytes: int = BLOCK_BYTES) -> Generator[byt
             except OSError as error:
                 raise unreadable(source.name, error) from error
             if not block:
+                source.check_unchanged()
                 return
             yield block

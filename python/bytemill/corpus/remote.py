@@ -36,6 +36,16 @@ class RemoteFile:
             return _file_of_obstore, (self.fs.protocol, self.path, self.version)
         return RemoteFile, (self.fs, self.path, self.version)
 
+    def change(self, name: str) -> str | None:
+        """Describe how the file has changed, as far as the file system tells, or return None."""
+        if not self.version:
+            return None
+        with _failures(name):
+            if callable(forget := getattr(self.fs, "invalidate_cache", None)):
+                forget()
+            now = _version(self.fs.info(self.path))
+        return None if now == self.version else "the store has another version of it"
+
     @contextlib.contextmanager
     def open(self, name: str) -> Generator[BinaryIO]:
         """Open the raw bytes, seekable if the file system supports it."""

@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import errno
 import glob
+import hashlib
 import os
 import stat
 import sys
@@ -17,10 +18,12 @@ from typing import BinaryIO, TextIO, TypeAlias, cast
 from bytemill.corpus import folders
 from bytemill.corpus.remote import RemoteFile, is_url, remote_files
 from bytemill.errors import CorpusError
+from bytemill.system.file_stamp import FileStamp
 
 CorpusInputs: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 """Inputs as users pass them: the name of a file, a folder, a list, a URL, a glob, or "-"; or a list of these."""
 
+_HASHED_BYTES = 1 << 20
 _LONGEST_PATH = 4096
 """Length limit of paths on Linux (macOS: 1,024)."""
 _TEXT_HINT = (
@@ -44,6 +47,8 @@ class Source:
     """The input name that led here: a glob, a folder, a list, or the file itself."""
     stop: int | None = field(default=None, repr=False)
     """Where reading ends, for a part of a file (`corpus.ranges`): a byte, or a row of a Parquet file."""
+    stamp: FileStamp | None = field(default=None, repr=False, compare=False)
+    """What a regular file was when its name was resolved."""
 
     @property
     def is_stdin(self) -> bool:
@@ -54,6 +59,31 @@ class Source:
     def is_pipe(self) -> bool:
         """True for standard input, a named pipe or a device: of unknown size and readable only once."""
         return self.n_bytes is None and self.remote is None
+
+    def check_unchanged(self) -> None:
+        """Raise `CorpusError` if the file was cut, written, replaced or removed since its name was resolved."""
+        if self.remote is not None:
+            change = self.remote.change(self.name)
+        elif self.stamp is not None and self.path is not None:
+            try:
+                change = self.stamp.change(self.path)
+            except OSError as error:
+                raise unreadable(self.name, error) from error
+        else:
+            return
+        if change is not None:
+            raise changed(self.name, change)
+
+    def sha256(self) -> str:
+        """Read the bytes and return their sha256, in hexadecimal. Raises `CorpusError`."""
+        digest = hashlib.sha256()
+        try:
+            with self.open() as file:
+                while block := file.read(_HASHED_BYTES):
+                    digest.update(block)
+        except OSError as error:
+            raise unreadable(self.name, error) from error
+        return digest.hexdigest()
 
     def open(self) -> AbstractContextManager[BinaryIO]:
         """Open the bytes as a stream. Raises `CorpusError`."""
@@ -127,6 +157,14 @@ def unreadable(name: str, error: OSError) -> CorpusError:
     return CorpusError(f"cannot read {name}: {error.strerror or error}", hint="check permissions and disk")
 
 
+def changed(name: str, change: str) -> CorpusError:
+    """Make the error for a source that is not what it was before."""
+    return CorpusError(
+        f"{name} changed while it was read: {change}",
+        hint="run the command again, and leave inputs alone while they are read",
+    )
+
+
 def _as_str(name: object) -> str:
     text = os.fspath(cast("os.PathLike[str]", name)) if isinstance(name, os.PathLike) else name
     if not isinstance(text, str):
@@ -195,8 +233,9 @@ def _file_source(name: str) -> Source:
         raise unreadable(name, error) from error
     if not os.access(name, os.R_OK):
         raise CorpusError(f"cannot read {name}: permission denied", hint="change its permissions: chmod +r")
-    n_bytes = status.st_size if stat.S_ISREG(status.st_mode) else None
-    return Source(name=name, n_bytes=n_bytes, path=Path(name))
+    if not stat.S_ISREG(status.st_mode):
+        return Source(name=name, n_bytes=None, path=Path(name))
+    return Source(name=name, n_bytes=status.st_size, path=Path(name), stamp=FileStamp.of(status))
 
 
 def _missing(name: str) -> CorpusError:

@@ -11,7 +11,7 @@ from bytemill.corpus.compression import Decompressed, compression_of
 from bytemill.corpus.content import HEAD_BYTES, UTF8_BOM, check_compression, check_text
 from bytemill.corpus.formats import format_of_head
 from bytemill.corpus.pipes import open_pipe
-from bytemill.corpus.sources import Source, unreadable
+from bytemill.corpus.sources import Source, changed, unreadable
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _READ_BYTES = 1 << 22
+_PLAIN_READ_BYTES = 1 << 25
+"""Bytes of a file that are read without a look at `stop`."""
+
+
+class ReadingStoppedError(Exception):
+    """Ends a read of a stream when `stop` is set. Nobody waits for its result then."""
 
 
 class ByteStream(Protocol):
@@ -43,13 +49,13 @@ def open_stream(source: Source, offset: int, stop: threading.Event) -> Generator
     """Open the decompressed bytes of a source with the mark at `offset`. Raises `CorpusError`."""
     if source.path is not None and source.n_bytes is not None:
         with source.open() as file:
-            head = os.pread(file.fileno(), HEAD_BYTES, 0)
+            head = _head(source, file)
             if not offset:
                 check_compression(source.name, head)
             if compression_of(head) is None:
-                yield _PlainFile(source.name, file.fileno(), offset, source.stop)
+                yield _PlainFile(source, file.fileno(), offset, stop)
                 return
-            yield _skipped(_BufferedStream(Decompressed(file, source.name)), source, offset)
+            yield _skipped(_BufferedStream(Decompressed(file, source.name), stop), source, offset)
     elif source.remote is not None:
         with source.open() as file:
             stream = Decompressed(file, source.name)
@@ -58,12 +64,12 @@ def open_stream(source: Source, offset: int, stop: threading.Event) -> Generator
             if stream.compression is None and offset and file.seekable():
                 file.seek(offset)
                 n_left = None if source.stop is None else source.stop - offset
-                yield _BufferedStream(Decompressed(file, source.name, offset), n_left)
+                yield _BufferedStream(Decompressed(file, source.name, offset), stop, n_left)
             else:
-                yield _skipped(_BufferedStream(stream, source.stop), source, offset)
+                yield _skipped(_BufferedStream(stream, stop, source.stop), source, offset)
     else:
         with open_pipe(source, stop) as pipe:
-            yield _skipped(_BufferedStream(Decompressed(pipe, source.name)), source, offset)
+            yield _skipped(_BufferedStream(Decompressed(pipe, source.name), stop), source, offset)
 
 
 @dataclass(frozen=True)
@@ -94,9 +100,16 @@ class OpenFile:
 def head_of(source: Source) -> bytes:
     """Return the first bytes of a regular file. Raises `CorpusError` if they contradict its compression suffix."""
     with source.open() as file:
-        head = os.pread(file.fileno(), HEAD_BYTES, 0)
+        head = _head(source, file)
     check_compression(source.name, head)
     return head
+
+
+def _head(source: Source, file: BinaryIO) -> bytes:
+    try:
+        return os.pread(file.fileno(), HEAD_BYTES, 0)
+    except OSError as error:
+        raise unreadable(source.name, error) from error
 
 
 def plain_text_start(source: Source) -> int:
@@ -158,32 +171,36 @@ def _skipped(stream: ByteStream, source: Source, offset: int) -> ByteStream:
 
 
 class _PlainFile:
-    """A regular file, up to its size at opening or to `stop`."""
+    """A regular file, up to its size at opening or to the end of a part of it."""
 
-    def __init__(self, name: str, descriptor: int, offset: int, stop: int | None) -> None:
-        self._name = name
+    def __init__(self, source: Source, descriptor: int, offset: int, stop: threading.Event) -> None:
+        self._name = source.name
         self._descriptor = descriptor
         size = os.fstat(descriptor).st_size
-        self._size = size if stop is None else min(size, stop)
+        self._size = size if source.stop is None else min(size, source.stop)
         self._mark = self.n_bytes_read = offset
+        self._stop = stop
 
     def block(self, n_bytes: int) -> tuple[bytes, bool]:
         wanted = max(0, min(n_bytes, self._size - self._mark))
+        parts: list[bytes] = []
+        n_read = 0
+        while n_read < wanted:
+            if self._stop.is_set():
+                raise ReadingStoppedError
+            parts.append(self._read(min(wanted - n_read, _PLAIN_READ_BYTES), self._mark + n_read))
+            n_read += len(parts[-1])
+        self.n_bytes_read = self._mark + wanted
+        return parts[0] if len(parts) == 1 else b"".join(parts), self._mark + wanted >= self._size
+
+    def _read(self, n_bytes: int, offset: int) -> bytes:
         try:
-            block = os.pread(self._descriptor, wanted, self._mark)
-            # One call returns up to 2 GB.
-            while len(block) < wanted:
-                more = os.pread(self._descriptor, wanted - len(block), self._mark + len(block))
-                if not more:
-                    raise CorpusError(
-                        f"{self._name} became shorter while it was read",
-                        hint="do not change inputs while they are read",
-                    )
-                block += more
+            data = os.pread(self._descriptor, n_bytes, offset)
         except OSError as error:
             raise unreadable(self._name, error) from error
-        self.n_bytes_read = self._mark + wanted
-        return block, self._mark + wanted >= self._size
+        if not data:
+            raise changed(self._name, f"it ends at byte {offset:,}")
+        return data
 
     def advance(self, n_bytes: int) -> None:
         self._mark += n_bytes
@@ -194,13 +211,17 @@ class _BufferedStream:
 
     Args:
         stream: The stream.
+        stop: Set when reading shall end.
         n_left: Bytes to read of it; None for all.
     """
 
-    def __init__(self, stream: Decompressed, n_left: int | None = None) -> None:
+    def __init__(self, stream: Decompressed, stop: threading.Event, n_left: int | None = None) -> None:
         self._stream = stream
+        self._stop = stop
         self._n_left = n_left
         self._buffer = b""
+        self._mark = 0
+        """Where the mark is in the buffer."""
         self._next = b""
         """The byte after the buffer, if it was read to see whether the stream ends."""
 
@@ -209,21 +230,25 @@ class _BufferedStream:
         return self._stream.raw.n_read
 
     def block(self, n_bytes: int) -> tuple[bytes, bool]:
-        if len(self._buffer) > n_bytes:
-            return self._buffer[:n_bytes], False
-        parts, n_missing = [self._buffer, self._next], n_bytes - len(self._buffer) - len(self._next)
+        if self._stop.is_set():
+            raise ReadingStoppedError
+        n_missing = n_bytes - (len(self._buffer) - self._mark) - len(self._next)
         if n_missing < 0:
-            return self._buffer, False
+            return self._buffer[self._mark : self._mark + n_bytes], False
+        parts = [self._buffer[self._mark :], self._next]
+        self._buffer, self._mark, self._next = b"", 0, b""
         # Small reads, because decompressors hold what they return twice.
         while n_missing and (part := self._read(min(n_missing, _READ_BYTES))):
             parts.append(part)
             n_missing -= len(part)
-        self._buffer, self._next = b"".join(parts), b""
+        self._buffer = b"".join(parts)
         if not n_missing:
             self._next = self._read(1)
         return self._buffer, not self._next
 
     def _read(self, n_bytes: int) -> bytes:
+        if self._stop.is_set():
+            raise ReadingStoppedError
         if self._n_left is None:
             return self._stream.read(n_bytes)
         data = self._stream.read(min(n_bytes, self._n_left))
@@ -231,4 +256,8 @@ class _BufferedStream:
         return data
 
     def advance(self, n_bytes: int) -> None:
-        self._buffer = self._buffer[n_bytes:]
+        self._mark += n_bytes
+        if 2 * self._mark >= len(
+            self._buffer
+        ):  # otherwise small steps would copy a large buffer again and again
+            self._buffer, self._mark = self._buffer[self._mark :], 0

@@ -19,6 +19,7 @@ from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, Manifest, i
 from bytemill.shards.reader import TokenShards
 from bytemill.shards.stored_tokens import local_shards
 from bytemill.storage import exists, local_input, url_of
+from bytemill.system.file_stamp import FileStamp
 
 if TYPE_CHECKING:
     import os
@@ -49,6 +50,19 @@ class _IdRange:
     offset: int
     """First byte of the ids."""
     n_tokens: int
+    stamp: FileStamp
+
+    def check_unchanged(self) -> None:
+        """Raise ShardError if the file was written or replaced since it was opened."""
+        try:
+            change = self.stamp.change(self.file)
+        except OSError as error:
+            raise cannot_read(self.file, error) from error
+        if change is not None:
+            raise ShardError(
+                f"{self.file} changed while it was read: {change}",
+                hint="run the command again, and leave shards alone while they are read",
+            )
 
     def map(self, start: int, stop: int) -> NDArray[Any]:
         """Map a range of the ids. The mapping ends with the array, so memory does not grow while reading."""
@@ -98,7 +112,7 @@ class TokenSource:
         self.separator_in_front = layout.separator_in_front
         """True if it is at the start of documents, False at their end."""
         self._ranges = [
-            _IdRange(file, array.dtype, getattr(array, "offset", 0), len(array))
+            _IdRange(file, array.dtype, getattr(array, "offset", 0), len(array), FileStamp.of(file.stat()))
             for file, array in zip(files, arrays, strict=True)
         ]
         self._starts = [0, *accumulate(len(array) for array in arrays)]
@@ -166,15 +180,21 @@ class TokenSource:
             for offset in range(max(0, start - before), ids.n_tokens, block_tokens):
                 tokens = ids.map(offset, offset + block_tokens)
                 yield TokenBlock(tokens, self._ends_in(number, before + offset, tokens))
+            ids.check_unchanged()
 
     def read(self, start: int, stop: int) -> TokenBlock:
         """Return a copy of the ids from `start` to `stop` (exclusive). An end at `stop` belongs to this block."""
+        numbers = [
+            number
+            for number, ids in enumerate(self._ranges)
+            if self._starts[number] < stop and self._starts[number] + ids.n_tokens > start
+        ]
         blocks = [
             TokenBlock(tokens, self._ends_in(number, first, tokens) + (first - start))
-            for number, ids in enumerate(self._ranges)
-            if (before := self._starts[number]) < stop and before + ids.n_tokens > start
+            for number in numbers
+            for before in [self._starts[number]]
             for first in [max(start, before)]
-            for tokens in [ids.map(first - before, stop - before)]
+            for tokens in [self._ranges[number].map(first - before, stop - before)]
         ]
         if not blocks:
             return TokenBlock(np.empty(0, self.dtype), np.empty(0, np.int64))
@@ -183,7 +203,10 @@ class TokenSource:
             ends = ends[ends > 0]  # they belong to the block before
             if stop < self.n_tokens and self._id_at(stop) == self.separator:
                 ends = np.append(ends, stop - start)
-        return TokenBlock(np.concatenate([block.tokens for block in blocks]), ends)
+        tokens = np.concatenate([block.tokens for block in blocks])
+        for number in numbers:
+            self._ranges[number].check_unchanged()
+        return TokenBlock(tokens, ends)
 
     def locate(self, token: int) -> str:
         """Return the file of a token and its position there, for messages."""

@@ -50,6 +50,8 @@ def count_corpus(
         importlib.import_module("numpy")  # its memory must be in use before the rest is divided
     with closing(CountingSession(corpus, settings, work)) as session:
         count(session, corpus, report)
+        if count is count_files:
+            corpus.check_content()
         counted = session.finish()
     if not counted.counts.n_bytes:
         raise empty_corpus(corpus.source_names)
@@ -89,6 +91,7 @@ def count_files(session: CountingSession, corpus: Corpus, report: ReportCounted 
         except (OSError, UnicodeDecodeError) as error:
             if error is progress.raised or isinstance(error, (OutputError, CorpusError)):
                 raise
+            source.check_unchanged()
             if isinstance(error, UnicodeDecodeError):
                 raise not_utf8(source, error) from error
             raise unreadable(source.name, error) from error
@@ -98,12 +101,14 @@ def count_files(session: CountingSession, corpus: Corpus, report: ReportCounted 
 
 def _count_file(session: CountingSession, corpus: Corpus, source: Source, progress: FileProgress) -> int:
     """Count a file, with checkpoints; return the number of byte-order marks dropped."""
+    source.check_unchanged()
     text_start = plain_text_start(source)
     start, is_finished = int(session.position.state.get("offset", text_start)), False
     while True:
         start, is_finished = session.counter.add_file(
             str(source.path), _errors(corpus), progress.in_file, start, session.seconds_left()
         )
+        source.check_unchanged()
         if is_finished:
             return 1 if text_start else 0
         session.reach(Position(session.position.source, {"offset": start}, session.position.counts))
