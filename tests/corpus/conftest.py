@@ -1,7 +1,9 @@
 """The same documents in every format, and the invariants of batches."""
 
 import bz2
+import csv
 import gzip
+import io
 import json
 import lzma
 from collections.abc import Callable, Iterable, Iterator
@@ -58,6 +60,14 @@ def json_lines(texts: Iterable[str]) -> bytes:
     return "\r\n \n".join(lines).encode()
 
 
+def table(texts: Iterable[str], delimiter: str = ",") -> bytes:
+    """Make a table with another column before and after the texts."""
+    file = io.StringIO(newline="")
+    rows = ((number, text, len(text)) for number, text in enumerate(texts))
+    csv.writer(file, delimiter=delimiter).writerows([("id", "text", 'the "length"'), *rows])
+    return file.getvalue().encode()
+
+
 def warc_record(kind: str, content: bytes) -> bytes:
     head = (
         f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Target-URI: https://example.org/\r\nWARC-Date: 2024-01-01T00:00:00Z\r\n"
@@ -86,6 +96,10 @@ def write_inputs(folder: Path, texts: list[str]) -> Iterator[tuple[str, dict[str
     yield put("lines.jsonl", json_lines(texts)), {}
     yield put("lines.ndjson", b"\xef\xbb\xbf" + json_lines(texts) + b"\n\n"), {"field": "text"}
     yield put("unnamed", json_lines(texts)), {"format": "jsonl"}
+    yield put("table.csv", table(texts)), {}
+    yield put("table.csv.bz2", members(bz2.compress, table(texts))), {}
+    yield put("table.tsv", b"\xef\xbb\xbf" + table(texts, "\t")), {}
+    yield put("unnamed-table", table(texts)), {"format": "csv"}
     yield put("pages.wet", wet(texts)), {}
     yield put("pages.wet.gz", members(gzip.compress, wet(texts))), {}
     yield put("unknown", wet(texts)), {}

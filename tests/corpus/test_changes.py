@@ -38,7 +38,7 @@ CHANGES: dict[str, Callable[[Path], Any]] = {
     "had": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "written again": lambda path: path.write_bytes(path.read_bytes()[::-1]),
     "replaced": replace,
-    "removed": Path.unlink,
+    "No such file": Path.unlink,
 }
 
 
@@ -62,7 +62,7 @@ def test_a_file_that_changes_while_its_documents_are_read(tmp_path: Path, name: 
     batches = Corpus(path).read()
     next(batches)
     CHANGES[change](path)
-    with pytest.raises(CorpusError, match=rf"{name} changed while it was read: .*{change}"):
+    with pytest.raises(CorpusError, match=rf"{name}.*: .*{change}"):
         list(batches)
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_changes_between_the_units_of_an_executor(
         ),
     ):
         path = write_corpus(tmp_path, "a.txt")
-        with Changing() as executor, pytest.raises(CorpusError, match=r"a\.txt changed while it was read"):
+        with Changing() as executor, pytest.raises(CorpusError, match=rf"a\.txt.*: .*{change}"):
             work(Corpus(path, documents=documents), executor)
     assert not (tmp_path / "shards" / "manifest.json").exists()
 

@@ -87,8 +87,8 @@ def test_invalid_options_are_usage_errors(options: list[str]) -> None:
 
 def test_an_unknown_format_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("text")
-    with pytest.raises(CorpusError, match="unknown format 'csv'") as caught:
-        parsed("--format", "csv").corpus([str(tmp_path / "a.txt")])
+    with pytest.raises(CorpusError, match="unknown format 'xlsx'") as caught:
+        parsed("--format", "xlsx").corpus([str(tmp_path / "a.txt")])
     for name in FORMATS:
         assert name in str(caught.value.hint)
         assert re.search(rf"\b{name}\b", inspect.getsource(corpus_options))

@@ -188,12 +188,14 @@ def test_a_file_is_one_document_and_kept_byte_for_byte(tmp_path: Path) -> None:
     data = b"one\r\n\r\ntwo\x00" + END.encode() + b"\n"
     path = tmp_path / "a.txt"
     path.write_bytes(data)
-    corpus = Corpus(path)
+    with pytest.raises(CorpusError, match=r"a\.txt is binary data \(byte 10 is zero\), not text"):
+        read(Corpus(path))
+    corpus = Corpus(path, format="text")
     assert corpus.is_plain
     (batch,) = read(corpus)
     assert (bytes(batch.data), batch.ends.tolist(), batch.is_open) == (data, [len(data)], False)
-    assert texts_of(read(Corpus(path, documents=END))) == [data[:-1].decode(), "\n"]
-    assert texts_of(read(Corpus(path, documents="line"))) == ["one", "two\x00" + END]
+    assert texts_of(read(Corpus(path, format="text", documents=END))) == [data[:-1].decode(), "\n"]
+    assert texts_of(read(Corpus(path, format="text", documents="line"))) == ["one", "two\x00" + END]
 
 
 @pytest.mark.usefixtures("tiny_batches")

@@ -204,8 +204,14 @@ def test_an_exception_of_the_iterable_comes_through() -> None:
     assert caught.value is error
 
 
-@pytest.mark.parametrize("became", ["nothing", "a folder"])
-def test_a_file_that_changes_while_others_are_read_is_named(folder: Path, became: str) -> None:
+@pytest.mark.parametrize(
+    ("became", "message"),
+    [
+        ("nothing", "cannot read second.txt: No such file"),
+        ("a folder", "second.txt changed while it was read"),
+    ],
+)
+def test_a_file_that_changes_while_others_are_read_is_named(folder: Path, became: str, message: str) -> None:
     second = folder / "second.txt"
     second.write_text("widest")
 
@@ -214,22 +220,19 @@ def test_a_file_that_changes_while_others_are_read_is_named(folder: Path, became
         if became == "a folder" and not second.is_dir():
             second.mkdir()
 
-    with pytest.raises(CorpusError, match=r"cannot read second.txt: (No such file|Is a directory)") as caught:
+    with pytest.raises(CorpusError, match=message):
         train(["corpus.txt", "second.txt"], 300, progress=progress)
-    assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_of_a_file_that_is_emptied_before_its_turn_nothing_is_counted(folder: Path) -> None:
+def test_a_file_that_is_emptied_before_its_turn_is_named(folder: Path) -> None:
     second = folder / "second.txt"
     second.write_text("widest")
 
     def progress(_: TrainingProgress) -> None:
         second.write_bytes(b"")
 
-    tokenizer = train(["corpus.txt", "second.txt"], 257, progress=progress)
-    report = tokenizer.training_report
-    assert report is not None
-    assert report.n_bytes == (folder / "corpus.txt").stat().st_size
+    with pytest.raises(CorpusError, match="second.txt changed while it was read: it had 6 bytes and has 0"):
+        train(["corpus.txt", "second.txt"], 257, progress=progress)
 
 
 # Bytes that are not UTF-8

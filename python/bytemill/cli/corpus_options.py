@@ -23,15 +23,15 @@ class CorpusOptions:
     format: Annotated[
         str,
         Parameter(
-            help="Format of the inputs: text, jsonl, parquet, arrow or warc; auto detects it from file names and first "
-            "bytes. All formats may be compressed."
+            help="Format of the inputs: text, jsonl, csv, tsv, parquet, arrow or warc; auto detects it from file "
+            "names and first bytes. All formats may be compressed."
         ),
     ] = "auto"
     field: Annotated[
         str,
         Parameter(
             name=["--field", "--column"],
-            help="JSON field or Parquet column that contains the text; meta.text is the field text of meta.",
+            help="JSON field, or column of a table, that contains the text; meta.text is the field text of meta.",
         ),
     ] = "text"
     documents: Annotated[

@@ -218,7 +218,7 @@ def _count_files(counter: PretokenCounter, context: CountContext, corpus_range: 
         source.check_unchanged()
         try:
             if not start:
-                start = plain_text_start(source)
+                start = plain_text_start(source, corpus.options.format)
                 n_marks += start > 0
             counter.add_file(str(source.path), errors, None, start, None, stop)
             source.check_unchanged()

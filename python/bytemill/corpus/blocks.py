@@ -12,6 +12,7 @@ from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.content import UTF8_BOM, check_text
 from bytemill.corpus.messages import document_too_large
 from bytemill.corpus.options import REPLACE_HINT, SKIP_HINT
+from bytemill.corpus.signatures import HEAD_BYTES
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _chunks(
     with file.stream(offset) as stream:
         n_marks = 0
         if not offset:
-            offset = _text_start(stream, file.source, is_json=is_json)
+            offset = _text_start(stream, file.name, options, is_json=is_json)
             n_marks = 1 if offset else 0
         block_bytes, n_unbroken = batches.BATCH_BYTES, 0
         while not file.stop.is_set():
@@ -135,16 +136,16 @@ def _n_lines_before(file: OpenFile, offset: int) -> int:
     return n_lines
 
 
-def _text_start(stream: ByteStream, source: Source, *, is_json: bool) -> int:
+def _text_start(stream: ByteStream, name: str, options: CorpusOptions, *, is_json: bool) -> int:
     """Advance past a byte-order mark; return its size. Raises `CorpusError` for what is not text or JSON lines."""
-    head, _ = stream.block(1 << 12)
-    check_text(source.name, head)
+    head, _ = stream.block(HEAD_BYTES)
+    check_text(name, head, "jsonl" if is_json else "text", is_chosen=options.format == "text")
     n_bytes = len(UTF8_BOM) if head.startswith(UTF8_BOM) else 0
     stream.advance(n_bytes)
     if is_json and head[n_bytes:].lstrip().startswith(b"["):
         raise CorpusError(
-            f"{source.name} is a JSON list, not JSON lines",
-            hint=f"convert it to lines: jq -c '.[]' {source.name} > lines.jsonl",
+            f"{name} is a JSON list, not JSON lines",
+            hint=f"convert it to lines: jq -c '.[]' {name} > lines.jsonl",
         )
     return n_bytes
 

@@ -12,8 +12,8 @@ from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import compression_of
-from bytemill.corpus.content import HEAD_BYTES
 from bytemill.corpus.messages import document_too_large
+from bytemill.corpus.signatures import HEAD_BYTES
 from bytemill.corpus.streams import OpenFile, head_of
 from bytemill.errors import CorpusError
 
@@ -42,11 +42,11 @@ class ColumnReader:
         pa = libraries.pyarrow(self._name)
         names = self._names(schema)
         if names[0] not in schema.names:
-            raise self._no_column(schema.names)
+            raise self.no_column(schema.names)
         kind = schema.field(names[0]).type
         for name in names[1:]:
             if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-                raise self._no_column(schema.names)
+                raise self.no_column(schema.names)
             kind = kind.field(name).type
         strings = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
         if str(kind.value_type if pa.types.is_dictionary(kind) else kind) not in strings:
@@ -104,7 +104,8 @@ class ColumnReader:
         n_large = len(large) if self._options.on_error == "skip" else 0
         return replace(chunk, n_broken=chunk.n_broken + n_large, error=chunk.error or too_large)
 
-    def _no_column(self, names: list[str]) -> CorpusError:
+    def no_column(self, names: list[str]) -> CorpusError:
+        """Make the error for columns without the one that is read."""
         listing = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
         return CorpusError(
             f"{self._name}: there is no column '{self._options.field}'",
@@ -168,7 +169,7 @@ def read_parquet(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) 
     reader = ColumnReader(file.name, options)
     pa, parquet = libraries.pyarrow(file.name), libraries.pyarrow(file.name, "pyarrow.parquet")
     row = int(state.get("row", 0))
-    with _seekable(file) as opened, _failures(file.name, pa):
+    with _seekable(file) as opened, failures(file.name, pa):
         parquet_file = parquet.ParquetFile(
             opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True
         )
@@ -213,7 +214,7 @@ def read_arrow(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) ->
     pa = libraries.pyarrow(file.name)
     number = int(state.get("batch", 0))
     row = int(state.get("row", 0))
-    with _seekable(file) as opened, _failures(file.name, pa):
+    with _seekable(file) as opened, failures(file.name, pa):
         size = opened.seek(0, os.SEEK_END)
         opened.seek(0)
         is_stream = opened.read(4) == _ARROW_STREAM_MAGIC
@@ -281,7 +282,7 @@ def _seekable(file: OpenFile) -> Generator[Any]:
 
 
 @contextlib.contextmanager
-def _failures(name: str, pa: Any) -> Generator[None]:
+def failures(name: str, pa: Any) -> Generator[None]:
     """Convert what pyarrow raises for damaged files to `CorpusError`."""
     try:
         yield

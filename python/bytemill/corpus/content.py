@@ -6,16 +6,16 @@ from pathlib import PurePath
 
 from bytemill.corpus.compression import SUFFIXES as COMPRESSIONS
 from bytemill.corpus.compression import compression_of
-from bytemill.corpus.formats import FORMATS
+from bytemill.corpus.formats import FORMATS, format_of_magic
+from bytemill.corpus.signatures import HEAD_BYTES, json_shape, signature_of
 from bytemill.errors import CorpusError
-
-HEAD_BYTES = 512
-"""First bytes of a file that are inspected."""
 
 UTF8_BOM = b"\xef\xbb\xbf"
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _HTML = (b"<!doctype html", b"<html")
+_NAMES_OF_TEXT = {"text": "text", "jsonl": "JSON lines", "csv": "CSV", "tsv": "TSV"}
+_AS_IT_IS = '--format text (format="text") reads any UTF-8 as it is'
 _UTF_BOMS = (  # UTF-32 first: its little-endian mark begins with UTF-16's
     (b"\xff\xfe\x00\x00", "UTF-32"),
     (b"\x00\x00\xfe\xff", "UTF-32"),
@@ -45,12 +45,15 @@ def describe(head: bytes) -> str:
         return "an HTML page"
     if (compression := compression_of(head)) is not None:
         return f"{compression} data"
-    for each in FORMATS.values():
-        if each.magic and head.startswith(each.magic):
-            return f"{each.name} data"
+    if (name := format_of_magic(head)) is not None:
+        return f"{name} data"
+    if (signature := signature_of(head)) is not None:
+        return signature.what
     if (encoding := encoding_of(head)) is not None:
         return f"{encoding} text"
-    return "plain text" if _is_text(head) else "unknown binary data"
+    if not _is_text(head):
+        return "unknown binary data"
+    return json_shape(head) or "plain text"
 
 
 def check_compression(name: str, head: bytes) -> None:
@@ -67,8 +70,15 @@ def check_magic(name: str, format_name: str, head: bytes) -> None:
         raise _not_what_it_says(name, f"{format_name} data", head)
 
 
-def check_text(name: str, head: bytes) -> None:
-    """Raise `CorpusError` if a text file is a Git LFS pointer or is encoded in UTF-16 or UTF-32."""
+def check_text(name: str, head: bytes, format_name: str = "text", *, is_chosen: bool = False) -> None:
+    """Raise `CorpusError` if the (decompressed) first bytes of a file are not those of a format of text.
+
+    Args:
+        name: Name of the file.
+        head: Its first bytes.
+        format_name: The format: "text", "jsonl", or another one that may begin with any text.
+        is_chosen: True if the user has chosen the format. Then "text" is anything in UTF-8.
+    """
     if head.startswith(_LFS_POINTER):
         raise CorpusError(f"{name} is a Git LFS pointer, not the file itself", hint=_hint(name, head))
     if (encoding := encoding_of(head)) is not None:
@@ -76,6 +86,25 @@ def check_text(name: str, head: bytes) -> None:
             f"{name} is {encoding} text, not UTF-8",
             hint=f"convert it first: iconv -f {encoding} -t UTF-8 {name} > utf8.txt",
         )
+    if format_name == "text" and is_chosen:
+        return
+    what = describe(head)
+    if what == "unknown binary data":
+        if (offset := head.find(b"\0")) < 0:
+            return  # text in another encoding: reading it names the first wrong byte
+        what = f"binary data (byte {offset:,} is zero)"
+    expected = _NAMES_OF_TEXT.get(format_name, f"{format_name} data")
+    accepted = (
+        "plain text",
+        "an empty file",
+        expected,
+        *(("an HTML page",) if format_name == "text" else ()),
+    )
+    if what not in accepted:
+        hint = _hint_for_text(name, head, what)
+        if format_name == "text":
+            hint += f"; {_AS_IT_IS}"
+        raise CorpusError(f"{name} is {what}, not {expected}", hint=hint)
 
 
 def _not_what_it_says(name: str, expected: str, head: bytes) -> CorpusError:
@@ -88,6 +117,27 @@ def _hint(name: str, head: bytes) -> str:
     if describe(head) in ("an HTML page", "an empty file"):
         return "download the file again"
     return f"rename {name} to match its content"
+
+
+def _hint_for_text(name: str, head: bytes, what: str) -> str:
+    """Return what to do with a file that is read as text and is something else."""
+    if (format_name := format_of_magic(head)) is not None:
+        return f'use --format {format_name} (format="{format_name}")'
+    if (signature := signature_of(head)) is not None:
+        return signature.hint
+    match what:
+        case "JSON lines":
+            return '--format jsonl (format="jsonl") reads a field of every line'
+        case "a JSON list":
+            return f"convert it to lines: jq -c '.[]' {name} > lines.jsonl"
+        case "a JSON object over several lines":
+            return f"convert it to a line: jq -c . {name} > lines.jsonl"
+        case "an HTML page":
+            return "download the file again"
+        case "gzip data" | "xz data" | "bzip2 data" | "zstd data":
+            return "decompress it first: it is compressed twice"
+        case _:
+            return "convert it to text in UTF-8"
 
 
 def _is_text(head: bytes) -> bool:

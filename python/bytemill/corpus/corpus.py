@@ -44,8 +44,8 @@ class Corpus:
     Args:
         inputs: A name or a list of names: files, folders, globs, lists of names ("@list.txt"), URLs, "-" for standard
             input (see `resolve_inputs`). Files may be compressed (gzip, zstd, xz, bzip2).
-        format: "text", "jsonl", "parquet", "arrow", "warc", or a registered format (see `corpus.formats`); "auto"
-            goes by each file's name, else by its first bytes.
+        format: "text", "jsonl", "csv", "tsv", "parquet", "arrow", "warc", or a registered format (see
+            `corpus.formats`); "auto" goes by each file's name, else by its first bytes.
         field: The JSON field or the column that holds the text; "meta.text" is the field `text` of `meta`.
         documents: What a document is in text files: "file", "line" (without its line end; empty lines are skipped),
             or a special token that ends documents and stays in the text.

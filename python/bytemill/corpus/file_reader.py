@@ -7,8 +7,9 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bytemill.corpus.content import HEAD_BYTES, check_magic
+from bytemill.corpus.content import check_magic
 from bytemill.corpus.formats import FORMATS, format_of_head, format_of_name
+from bytemill.corpus.signatures import HEAD_BYTES
 from bytemill.corpus.streams import OpenFile, open_stream
 from bytemill.errors import CorpusError
 

@@ -2,7 +2,7 @@
 
 A new format is one module with a read function plus one call of `register_corpus_format`:
 
-    register_corpus_format(CorpusFormat("csv", suffixes=(".csv",), reader=read_csv))
+    register_corpus_format(CorpusFormat("paragraphs", suffixes=(".par",), reader=read_paragraphs))
 
 `docs/extending.md` shows the steps.
 """
@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import SUFFIXES as COMPRESSIONS
+from bytemill.corpus.signatures import json_shape
 from bytemill.errors import CorpusError
 
 ReadFunction: TypeAlias = Callable[..., Generator[Chunk]]
@@ -72,6 +73,8 @@ _ARROW_MAGIC = (b"ARROW1", b"\xff\xff\xff\xff")
 for _name, _suffixes, _reader, _magic in (
     ("text", (".txt", ".text", ".md"), "blocks:read_text", ()),
     ("jsonl", (".jsonl", ".ndjson", ".jsonlines", ".json"), "blocks:read_json_lines", ()),
+    ("csv", (".csv",), "delimited:read_csv", ()),
+    ("tsv", (".tsv",), "delimited:read_tsv", ()),
     ("parquet", (".parquet", ".pq"), "columns:read_parquet", (b"PAR1",)),
     ("arrow", (".arrow", ".feather", ".ipc"), "columns:read_arrow", _ARROW_MAGIC),
     ("warc", (".warc", ".wet", ".wat"), "warc:read_warc", (b"WARC/",)),
@@ -106,5 +109,12 @@ def format_of_name(name: str) -> str | None:
 
 
 def format_of_head(head: bytes) -> str:
-    """Return the format of a file by its first bytes; "text" if no magic matches."""
-    return next((each.name for each in FORMATS.values() if head.startswith(each.magic)), "text")
+    """Return the format of a file by its first bytes: that of its magic, "jsonl" for JSON lines, else "text"."""
+    if (name := format_of_magic(head)) is not None:
+        return name
+    return "jsonl" if json_shape(head) == "JSON lines" else "text"
+
+
+def format_of_magic(head: bytes) -> str | None:
+    """Return the format whose magic a file begins with, or None."""
+    return next((each.name for each in FORMATS.values() if head.startswith(each.magic)), None)

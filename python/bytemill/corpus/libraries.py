@@ -23,7 +23,7 @@ def zstandard(name: str) -> Any:
 
 def pyarrow(name: str, module: str = "pyarrow") -> Any:
     """Import pyarrow, or a module of it; see `zstandard`."""
-    return _library(module, name, "Parquet and Arrow files need")
+    return _library(module, name, "Parquet, Arrow, CSV and TSV files need")
 
 
 def warcio(name: str) -> Any:

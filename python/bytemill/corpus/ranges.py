@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from bytemill.corpus import libraries
 from bytemill.corpus.compression import compression_of
-from bytemill.corpus.content import HEAD_BYTES
 from bytemill.corpus.documents import CorpusRange
 from bytemill.corpus.file_reader import FileReader
+from bytemill.corpus.signatures import HEAD_BYTES
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from bytemill.corpus.compression import Decompressed, compression_of
-from bytemill.corpus.content import HEAD_BYTES, UTF8_BOM, check_compression, check_text
-from bytemill.corpus.formats import format_of_head
+from bytemill.corpus.content import UTF8_BOM, check_compression, check_text
 from bytemill.corpus.pipes import open_pipe
+from bytemill.corpus.signatures import HEAD_BYTES
 from bytemill.corpus.sources import Source, changed, unreadable
 from bytemill.errors import CorpusError
 
@@ -112,34 +112,39 @@ def _head(source: Source, file: BinaryIO) -> bytes:
         raise unreadable(source.name, error) from error
 
 
-def plain_text_start(source: Source) -> int:
+def plain_text_start(source: Source, format_name: str) -> int:
     """Return the offset of the text in an uncompressed text file: after a byte-order mark.
+
+    Args:
+        source: The file.
+        format_name: The option `format` of the corpus.
 
     Raises:
         CorpusError: The file is not UTF-8 text; see `check_text`.
     """
     head = head_of(source)
-    check_text(source.name, head)
+    check_text(source.name, head, is_chosen=format_name == "text")
     return len(UTF8_BOM) if head.startswith(UTF8_BOM) else 0
 
 
 class TextPipe:
     """The decompressed text of a pipe or standard input, without a byte-order mark.
 
+    Args:
+        pipe: The pipe.
+        source: What it is.
+        format_name: The option `format` of the corpus.
+
     Raises:
         CorpusError: The content is not UTF-8 text.
     """
 
-    def __init__(self, pipe: BinaryIO, source: Source) -> None:
+    def __init__(self, pipe: BinaryIO, source: Source, format_name: str) -> None:
         self._stream = Decompressed(pipe, source.name)
         self._head = b""
         while len(self._head) < HEAD_BYTES and (more := self._stream.read(HEAD_BYTES - len(self._head))):
             self._head += more
-        if (name := format_of_head(self._head)) != "text":
-            raise CorpusError(
-                f"{source.name} is {name} data, not text", hint=f'use --format {name} (format="{name}")'
-            )
-        check_text(source.name, self._head)
+        check_text(source.name, self._head, is_chosen=format_name == "text")
         self.start = len(UTF8_BOM) if self._head.startswith(UTF8_BOM) else 0
         """Bytes of the byte-order mark, which is left out."""
         self.n_read = 0

@@ -32,6 +32,9 @@ class FileStamp:
         Args:
             path: The file.
 
+        Raises:
+            OSError: The file was removed, or its status cannot be read.
+
         >>> path = getfixture("tmp_path") / "a.txt"
         >>> _ = path.write_text("four")
         >>> stamp = FileStamp.of(path.stat())
@@ -40,10 +43,7 @@ class FileStamp:
         >>> stamp.change(path)
         'it had 4 bytes and has 8'
         """
-        try:
-            now = FileStamp.of(path.stat())
-        except FileNotFoundError:
-            return "it was removed"
+        now = FileStamp.of(path.stat())
         if now.n_bytes != self.n_bytes:
             return f"it had {self.n_bytes:,} bytes and has {now.n_bytes:,}"
         if now.modified_ns != self.modified_ns:

@@ -102,7 +102,7 @@ def count_files(session: CountingSession, corpus: Corpus, report: ReportCounted 
 def _count_file(session: CountingSession, corpus: Corpus, source: Source, progress: FileProgress) -> int:
     """Count a file, with checkpoints; return the number of byte-order marks dropped."""
     source.check_unchanged()
-    text_start = plain_text_start(source)
+    text_start = plain_text_start(source, corpus.options.format)
     start, is_finished = int(session.position.state.get("offset", text_start)), False
     while True:
         start, is_finished = session.counter.add_file(
@@ -117,7 +117,7 @@ def _count_file(session: CountingSession, corpus: Corpus, source: Source, progre
 def _count_pipe(session: CountingSession, corpus: Corpus, source: Source, progress: FileProgress) -> int:
     """Count a pipe; return the number of byte-order marks dropped."""
     with open_pipe(source) as pipe:
-        stream = TextPipe(pipe, source)
+        stream = TextPipe(pipe, source, corpus.options.format)
         try:
             session.counter.add_stream(cast("BinaryIO", stream), _errors(corpus), progress.in_file)
         except UnicodeDecodeError as error:
