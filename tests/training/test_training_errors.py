@@ -231,7 +231,7 @@ def test_a_file_that_is_emptied_before_its_turn_is_named(folder: Path) -> None:
     def progress(_: TrainingProgress) -> None:
         second.write_bytes(b"")
 
-    with pytest.raises(CorpusError, match="second.txt changed while it was read: it had 6 bytes and has 0"):
+    with pytest.raises(CorpusError, match=r"second\.txt changed while it was read: it had 6 bytes and has 0"):
         train(["corpus.txt", "second.txt"], 257, progress=progress)
 
 

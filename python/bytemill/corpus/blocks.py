@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import JsonLines, TextSplitter, clean_text
 from bytemill.corpus import documents as batches
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.content import UTF8_BOM, check_text
-from bytemill.corpus.messages import document_too_large
+from bytemill.corpus.messages import choose_field, document_too_large, fields_of
 from bytemill.corpus.options import REPLACE_HINT, SKIP_HINT
 from bytemill.corpus.signatures import HEAD_BYTES
 from bytemill.errors import CorpusError
@@ -106,7 +109,7 @@ def _chunks(
             block_bytes = batches.BATCH_BYTES
             if documents.broken is not None:
                 line += _n_lines_before(file, first)
-            error = _broken(file.source, documents, block, offset, line)
+            error = _broken(file.source, documents, block, offset, line, options.field if is_json else None)
             n_unbroken = 0 if _WORD_START.search(block) else n_unbroken + len(block)
             if documents.is_open and n_unbroken > options.max_document_bytes:
                 error = _unbroken(f"{file.name}:{line + 1:,}", offset, options.max_document_bytes)
@@ -167,19 +170,32 @@ def _skip_document(stream: ByteStream, end: bytes) -> tuple[int, int]:
             return n_bytes, n_lines
 
 
-def _broken(
-    source: Source, documents: BlockDocuments, block: bytes, offset: int, line: int
+def _broken(  # noqa: PLR0917 - what is broken, and where
+    source: Source, documents: BlockDocuments, block: bytes, offset: int, line: int, field: str | None
 ) -> CorpusError | None:
     if documents.broken is None:
         return None
     n_lines, position, message = documents.broken
     where = f"{source.name}:{line + n_lines + 1:,}"
     if position is None:
-        return CorpusError(f"{where}: {message}", hint=SKIP_HINT)
+        hints = [] if field is None else _choose_json_field(block, n_lines, field)
+        if not hints or line + n_lines:  # without a field in the first line all documents would be left out
+            hints.append(SKIP_HINT)
+        return CorpusError(f"{where}: {message}", hint="; ".join(hints))
     return CorpusError(
         f"{where}: byte offset {offset + position} (0x{block[position]:02x}) is not valid UTF-8",
         hint=f"{REPLACE_HINT}; {SKIP_HINT}",
     )
+
+
+def _choose_json_field(block: bytes, n_lines: int, field: str) -> list[str]:
+    """Return a hint that names the fields of a line; none if the wanted one is there, or it is not an object."""
+    line = next(islice(io.BytesIO(block), n_lines, None), b"")
+    try:
+        fields = fields_of(json.loads(line.decode(errors="replace")))
+    except (ValueError, RecursionError):
+        return []
+    return [choose_field(field, fields, "--field (field=)")] if fields and field not in fields else []
 
 
 def _unbroken(where: str, offset: int, max_document_bytes: int) -> CorpusError:

@@ -12,7 +12,7 @@ from bytemill.corpus import documents as batches
 from bytemill.corpus import libraries
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import compression_of
-from bytemill.corpus.messages import document_too_large
+from bytemill.corpus.messages import choose_field, document_too_large, fields_of
 from bytemill.corpus.signatures import HEAD_BYTES
 from bytemill.corpus.streams import OpenFile, head_of
 from bytemill.errors import CorpusError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 1 << 16
 """Upper bound on the rows read at once."""
 _ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
+_STRINGS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
 
 
 class ColumnReader:
@@ -42,17 +43,16 @@ class ColumnReader:
         pa = libraries.pyarrow(self._name)
         names = self._names(schema)
         if names[0] not in schema.names:
-            raise self.no_column(schema.names)
+            raise self.no_column(_columns_of(schema))
         kind = schema.field(names[0]).type
         for name in names[1:]:
             if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-                raise self.no_column(schema.names)
+                raise self.no_column(_columns_of(schema))
             kind = kind.field(name).type
-        strings = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "null")
-        if str(kind.value_type if pa.types.is_dictionary(kind) else kind) not in strings:
+        if not _holds_strings(kind):
             raise CorpusError(
                 f"{self._name}: column '{self._options.field}' holds {kind}, not strings",
-                hint="choose a column of strings with --column (field=)",
+                hint=choose_field(self._options.field, _columns_of(schema), "--column (field=)"),
             )
         return names[0]
 
@@ -106,14 +106,34 @@ class ColumnReader:
 
     def no_column(self, names: list[str]) -> CorpusError:
         """Make the error for columns without the one that is read."""
-        listing = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
         return CorpusError(
             f"{self._name}: there is no column '{self._options.field}'",
-            hint=f"choose one with --column (field=): {listing}",
+            hint=choose_field(self._options.field, names, "--column (field=)"),
         )
 
     def _names(self, schema: Any) -> list[str]:
         return [self._options.field] if self._options.field in schema.names else self._options.path
+
+
+def _holds_strings(kind: Any) -> bool:
+    kind = getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind
+    return str(kind) in _STRINGS
+
+
+def _columns_of(schema: Any) -> list[str]:
+    """Return the paths of the columns of strings; of all columns if there are none."""
+
+    def example(kind: Any) -> object:
+        is_struct = str(kind).startswith("struct<")
+        return (
+            {each.name: example(each.type) for each in kind}
+            if is_struct
+            else ""
+            if _holds_strings(kind)
+            else None
+        )
+
+    return fields_of({name: example(schema.field(index).type) for index, name in enumerate(schema.names)})
 
 
 def _missing(array: Any) -> NDArray[np.bool_]:

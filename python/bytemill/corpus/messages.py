@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.corpus.options import REPLACE_HINT
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from bytemill.corpus.sources import Source
 
 _READ_BYTES = 8 << 20
+_MAX_FIELDS = 20
+"""Most fields that a hint lists."""
 
 
 def not_utf8(source: Source, error: UnicodeDecodeError) -> CorpusError:
@@ -60,6 +65,41 @@ def not_a_str(item: object, index: int) -> CorpusError:
         if isinstance(item, dict)
         else "convert every item to a str",
     )
+
+
+def fields_of(value: object) -> list[str]:
+    r"""Return the paths of the strings in an object, as the option `field` writes them; of all values if none is one.
+
+    >>> fields_of({"id": 1, "body": "x", "meta": {"a.b": "y", "n": 2}}), fields_of({"id": 1})
+    (['body', 'meta.a\\.b'], ['id'])
+    """
+    paths = list(_paths(value))
+    return [path for path, leaf in paths if isinstance(leaf, str)] or [path for path, _ in paths]
+
+
+def _paths(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    if not isinstance(value, dict):
+        return
+    for name, inner in cast("dict[Any, object]", value).items():
+        path = prefix + str(name).replace(".", "\\.")
+        if isinstance(inner, dict) and inner:
+            yield from _paths(inner, f"{path}.")
+        else:
+            yield path, inner
+
+
+def choose_field(wanted: str, fields: Sequence[str], option: str) -> str:
+    """Return the hint that names the fields there are, and the one that was probably meant.
+
+    >>> choose_field("txt", ["id", "text"], "--field (field=)")
+    "did you mean 'text'? choose one with --field (field=): id, text"
+    """
+    close = difflib.get_close_matches(wanted, fields, n=1)
+    # A longer path that ends with the name, or the name in another case.
+    close = close or [each for each in fields if each.rpartition(".")[2].lower() == wanted.lower()][:1]
+    listing = ", ".join(fields[:_MAX_FIELDS]) + (", …" if len(fields) > _MAX_FIELDS else "")
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"{meant}choose one with {option}: {listing}"
 
 
 def document_too_large(where: str, max_document_bytes: int) -> CorpusError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill.corpus import documents as batches
 from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.columns import ColumnReader, n_rows_of_batch
-from bytemill.corpus.messages import document_too_large, not_a_str
+from bytemill.corpus.messages import choose_field, document_too_large, fields_of, not_a_str
 from bytemill.corpus.options import SKIP_HINT
 from bytemill.errors import CorpusError
 
@@ -124,8 +124,10 @@ class IterableReader:
             return value
         field = f"item {index} of the corpus: field '{self._options.field}'"
         if value is None:
-            names = ", ".join(map(str, cast("Mapping[Any, Any]", item)))
-            raise CorpusError(f"{field} is missing", hint=f"choose one with field=…: {names:.200}")
+            hint = choose_field(
+                self._options.field, fields_of(dict(cast("Mapping[Any, Any]", item))), "field="
+            )
+            raise CorpusError(f"{field} is missing", hint=hint)
         raise CorpusError(f"{field} is not a str: {value!r:.40}", hint=SKIP_HINT)
 
     def _encoded(self, text: str, index: int) -> tuple[bytes, int]:
