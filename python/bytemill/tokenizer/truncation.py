@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bytemill.errors import TokenizerError
 
 if TYPE_CHECKING:
-    from bytemill.formats.spec import TokenizerSpec
+    from bytemill.formats.spec import TokenizerMetadata, TokenizerSpec
 
 
 def truncate(spec: TokenizerSpec, vocab_size: int) -> TokenizerSpec:
@@ -51,13 +51,27 @@ def truncate(spec: TokenizerSpec, vocab_size: int) -> TokenizerSpec:
         )
     dropped = set(made[n_merges:])
     vocab = {token_id: token for token_id, token in spec.vocab.items() if token_id not in dropped}
+    special_tokens = _renumbered(spec.special_tokens, max(vocab))
+    new_ids: dict[int, int | None] = dict.fromkeys(dropped)
+    new_ids |= {spec.special_tokens[text]: token_id for text, token_id in special_tokens.items()}
     return replace(
         spec,
         vocab=vocab,
         merges=(spec.merges or [])[:n_merges],
-        special_tokens=_renumbered(spec.special_tokens, max(vocab)),
+        special_tokens=special_tokens,
+        metadata=_with_new_ids(spec.metadata, new_ids),
         merge_counts=spec.merge_counts and spec.merge_counts[:n_merges],
     )
+
+
+def _with_new_ids(
+    metadata: TokenizerMetadata | None, new_ids: dict[int, int | None]
+) -> TokenizerMetadata | None:
+    if metadata is None or metadata.post_processor is None:
+        return metadata
+    from bytemill.formats.huggingface.post_processor import with_new_ids
+
+    return replace(metadata, post_processor=with_new_ids(metadata.post_processor, new_ids))
 
 
 def _renumbered(special_tokens: dict[str, int], last: int) -> dict[str, int]:

@@ -15,7 +15,6 @@ from bytemill import Tokenizer
 from bytemill.errors import MissingExtraError, OutputError, TokenizerError, TokenizerFileError
 from bytemill.formats import detect
 from bytemill.formats.bytes_to_unicode import bytes_to_text
-from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.huggingface.folder import sidecar_files
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.system.extras import install_hint
@@ -164,29 +163,56 @@ def test_a_damaged_sidecar_file_is_refused_by_name(
         assert name in str(caught.value)
 
 
-def test_changed_ids_are_updated_in_the_metadata(ours: Tokenizer) -> None:
-    spec = ours.to_spec()
-    around = {"id": "<pad>", "ids": [5], "tokens": ["<pad>"]}
-    template = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {"<pad>": around}}
-    sides = {"type": "BertProcessing", "sep": ["<pad>", 5], "cls": ["<mask>", 6]}
-    metadata = TokenizerMetadata(
-        post_processor={"type": "Sequence", "processors": [template, sides]},
-        config={"added_tokens_decoder": {"5": {"content": "<pad>"}}},
-    )
-    spec = replace(spec, metadata=metadata)
-    written = json.loads(huggingface.write(spec))["post_processor"]["processors"]
+def with_post_processor(ours: Tokenizer, *processors: dict[str, Any]) -> Tokenizer:
+    metadata = TokenizerMetadata(post_processor={"type": "Sequence", "processors": list(processors)})
+    return Tokenizer.from_spec(replace(ours.to_spec(), metadata=metadata))
+
+
+def template(token: str, token_id: int) -> dict[str, Any]:
+    return {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {token: {"id": token, "ids": [token_id], "tokens": [token]}},
+    }
+
+
+def test_truncation_updates_the_ids_of_the_post_processor(ours: Tokenizer) -> None:
     pad, mask = ours.special_tokens["<pad>"], ours.special_tokens["<mask>"]
-    assert written[0]["special_tokens"]["<pad>"]["ids"] == [pad]
-    assert (written[1]["sep"], written[1]["cls"]) == (["<pad>", pad], ["<mask>", mask])
+    sides = {"type": "BertProcessing", "sep": ["<pad>", pad], "cls": ["<mask>", mask]}
+    smaller = with_post_processor(ours, template("<pad>", pad), sides).truncate(265)
+    assert smaller.metadata is not None
+    assert smaller.metadata.post_processor is not None
+    first, second = smaller.metadata.post_processor["processors"]
+    assert first["special_tokens"]["<pad>"]["ids"] == [smaller.special_tokens["<pad>"]] != [pad]
+    assert second["cls"] == ["<mask>", smaller.special_tokens["<mask>"]]
+    last = len(ours.vocab) - len(SPECIAL) - 1
+    with pytest.raises(TokenizerError, match="adds 'last', which is not a token any more"):
+        with_post_processor(ours, template("last", last)).truncate(265)
+
+
+@pytest.mark.parametrize("token", ["<pad>", "<no token>"])
+@pytest.mark.parametrize("token_id", [5, 999])
+def test_a_post_processor_keeps_its_own_ids(
+    ours: Tokenizer, tmp_path: Path, token: str, token_id: int
+) -> None:
+    with_post_processor(ours, template(token, token_id)).save(tmp_path / "first.json")
+    again = Tokenizer.load(tmp_path / "first.json")
+    again.save(tmp_path / "second.json")
+    for name in ("first.json", "second.json"):
+        theirs = tokenizers.Tokenizer.from_file(str(tmp_path / name))
+        assert theirs.encode("the").ids == again("the")["input_ids"] == [token_id, *ours.encode("the")]
+
+
+def test_changed_ids_are_updated_in_the_configuration(ours: Tokenizer) -> None:
+    metadata = TokenizerMetadata(config={"added_tokens_decoder": {"5": {"content": "<pad>"}}})
+    spec = replace(ours.to_spec(), metadata=metadata)
     decoder = json.loads(sidecar_files(spec)["tokenizer_config.json"])["added_tokens_decoder"]
     assert {i: token["content"] for i, token in decoder.items()} == {
         "287": SPECIAL[0],
         "288": "<pad>",
         "289": "<mask>",
     }
-    gone = {text: i for text, i in spec.special_tokens.items() if text != "<pad>"}
-    with pytest.raises(TokenizerError, match="adds '<pad>', which is not a token any more"):
-        huggingface.write(replace(spec, special_tokens=gone))
 
 
 def test_a_folder_that_cannot_be_created_is_an_output_error(ours: Tokenizer, tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from bytemill.formats.spec import TokenizerMetadata
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bytemill.formats.spec import TokenizerSpec
-
 # With trim_offsets false, a token's offsets include its space, as in GPT-2's own file.
 POST_PROCESSOR: dict[str, Any] = {
     "type": "ByteLevel",
@@ -46,16 +44,6 @@ def metadata_of(document: dict[str, Any], location: str) -> TokenizerMetadata | 
     return None if metadata == TokenizerMetadata() else metadata
 
 
-def post_processor_of(spec: TokenizerSpec, ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return the post-processor to write, with the current ids.
-
-    Raises:
-        TokenizerError: It adds a token that no longer exists.
-    """
-    kept = None if spec.metadata is None else spec.metadata.post_processor
-    return POST_PROCESSOR if kept is None else with_ids(kept, ids)
-
-
 def with_bos(processor: dict[str, Any] | None, token: str, token_id: int) -> dict[str, Any]:
     """Return a post-processor that puts a special token before every text, as Llama 3's does.
 
@@ -80,30 +68,43 @@ def with_bos(processor: dict[str, Any] | None, token: str, token_id: int) -> dic
     return {"type": "Sequence", "processors": [POST_PROCESSOR, template]}
 
 
-def with_ids(processor: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return a post-processor with the current ids of its tokens. Raises as `post_processor_of` does."""
+def with_new_ids(processor: dict[str, Any], new_ids: Mapping[int, int | None]) -> dict[str, Any]:
+    """Return a post-processor for a tokenizer whose ids have changed.
 
-    def id_of(token: str) -> int:
-        if token not in ids:
+    Its own ids count, as in `tokenizers`, even if the vocabulary has others for its tokens or lacks them.
+
+    Args:
+        processor: The post-processor.
+        new_ids: Old id -> new id of every token that has changed, None for a token that is gone.
+
+    Raises:
+        TokenizerError: It adds a token that is gone.
+    """
+
+    def new(token: str, token_id: int) -> int:
+        changed = new_ids.get(token_id, token_id)
+        if changed is None:
             raise TokenizerError(
                 f"the post-processor adds {token!r}, which is not a token any more",
-                hint="remove 'metadata' from the spec to write the tokenizer without the post-processor",
+                hint="remove 'metadata' from the spec: Tokenizer.from_spec(dataclasses.replace(tok.to_spec(), "
+                "metadata=None))",
             )
-        return ids[token]
+        return changed
 
     match processor["type"]:
         case "Sequence":
-            return processor | {"processors": [with_ids(part, ids) for part in processor["processors"]]}
+            return processor | {
+                "processors": [with_new_ids(part, new_ids) for part in processor["processors"]]
+            }
         case "TemplateProcessing":
             entries = processor["special_tokens"].items()
             updated = {
-                name: entry | {"ids": [id_of(token) for token in entry["tokens"]]} for name, entry in entries
+                name: entry | {"ids": list(map(new, entry["tokens"], entry["ids"]))}
+                for name, entry in entries
             }
             return processor | {"special_tokens": updated}
         case "RobertaProcessing" | "BertProcessing":
-            return processor | {
-                side: [processor[side][0], id_of(processor[side][0])] for side in ("sep", "cls")
-            }
+            return processor | {side: [processor[side][0], new(*processor[side])] for side in ("sep", "cls")}
         case _:
             return processor
 

@@ -21,7 +21,7 @@ from bytemill.formats.files import is_object, parse_json, shown
 from bytemill.formats.huggingface import characters as character_models
 from bytemill.formats.huggingface.model import checked_model, read_model, refuse_other_models
 from bytemill.formats.huggingface.normalizer import from_normalizer, to_normalizer
-from bytemill.formats.huggingface.post_processor import DECODER, metadata_of, post_processor_of, with_ids
+from bytemill.formats.huggingface.post_processor import DECODER, POST_PROCESSOR, metadata_of
 from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.record import checked_record, record_of
 from bytemill.formats.spec import TokenFlags, TokenizerSpec
@@ -59,8 +59,8 @@ def write(spec: TokenizerSpec) -> str:
         **_head(spec),
         "normalizer": to_normalizer(spec.normalizer),
         "pre_tokenizer": to_pre_tokenizer(spec.pattern),
-        "post_processor": post_processor_of(spec, vocab),
-        "decoder": DECODER if spec.metadata is None else spec.metadata.decoder or DECODER,
+        "post_processor": (spec.metadata and spec.metadata.post_processor) or POST_PROCESSOR,
+        "decoder": (spec.metadata and spec.metadata.decoder) or DECODER,
     }
     model_head = {
         "type": "BPE",
@@ -95,7 +95,6 @@ def _head(spec: TokenizerSpec) -> dict[str, Any]:
 
 def _write_characters(spec: TokenizerSpec, characters: CharacterModel) -> str:
     options, vocab, merges = character_models.model_of(spec, characters)
-    post_processor = spec.metadata and spec.metadata.post_processor
     objects = character_models.objects_of(spec, characters)
     model = {
         "type": "BPE",
@@ -110,7 +109,7 @@ def _write_characters(spec: TokenizerSpec, characters: CharacterModel) -> str:
         **_head(spec),
         "normalizer": objects["normalizer"],
         "pre_tokenizer": objects["pre_tokenizer"],
-        "post_processor": None if post_processor is None else with_ids(post_processor, vocab),
+        "post_processor": spec.metadata and spec.metadata.post_processor,
         "decoder": objects["decoder"],
         "model": model,
     }
