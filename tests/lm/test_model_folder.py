@@ -43,7 +43,7 @@ def test_a_folder_whose_writing_failed_is_no_model(
     weights = dict(model.named_parameters())
     write_model_folder(tmp_path, model.config, weights, None, source="a test")
 
-    def fail(*_: object) -> str:
+    def fail(*_: object, **__: object) -> str:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("bytemill.lm.model_folder.write_tensors", fail)

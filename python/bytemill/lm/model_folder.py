@@ -3,7 +3,7 @@
     model.safetensors   weights
     model.json          format, shape of the model, source, the tokenizer's fingerprint, the id of the token that
                         begins texts, sha256 of the weights
-    tokenizer.json      the tokenizer, if there is one
+    tokenizer.json      the tokenizer, if there is one; beside it what transformers' files say of it
 
 `model.json` is written last, so a folder that has it is complete.
 """
@@ -11,19 +11,22 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from bytemill.errors import CheckpointError, OutputError
+from bytemill.formats.paths import SIDECAR_FILES
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.tensor_files import open_tensors, sha256_of, write_tensors
 from bytemill.storage import StoreFolder, local_output, shown, url_of
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
+from bytemill.system.output_lock import LOCK_NAME, lock_output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -113,9 +116,34 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         is_used = not overwrite and bool(store.list())
     else:
         with output_errors(path):
-            is_used = path.is_dir() and any(path.iterdir())
+            is_used = path.is_dir() and any(file.name != LOCK_NAME for file in path.iterdir())
     if is_used and not overwrite:
         raise OutputError(f"{shown(path)} is not empty", hint="use another folder, or add --overwrite")
+
+
+@contextmanager
+def locked_output(path: Path, *, is_file: bool = False) -> Generator[None]:
+    """Hold the lock of an output folder, which is made, or of an output file; a URL has no lock.
+
+    What was checked before must be checked again: another process may have had the lock until now.
+
+    Raises:
+        OutputError: Another process holds the lock, or the folder cannot be made.
+    """
+    if url_of(path) is not None:
+        yield
+        return
+    folder = path.parent if is_file else path
+    is_new = not folder.exists()
+    make_folder(folder)
+    try:
+        with lock_output(path):
+            yield
+    except BaseException:
+        if is_new:
+            with suppress(OSError):  # it holds files
+                folder.rmdir()
+        raise
 
 
 def write_model_folder(
@@ -126,22 +154,40 @@ def write_model_folder(
     *,
     source: str,
     bos_id: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ModelFolder:
     """Write a model folder, or to the URL of one.
+
+    Args:
+        path: The folder.
+        model: Shape of the model.
+        weights: Its weights by name, in float32.
+        tokenizer: Its tokenizer.
+        source: What the weights were imported from.
+        progress: Called with the bytes of weights that are written, and their total.
 
     Raises:
         OutputError: It cannot be written.
         StorageError: The store cannot be written.
     """
+    total = sum(tensor.nbytes for tensor in weights.values())
+    n_written = 0
+
+    def written(n_bytes: int) -> None:
+        nonlocal n_written
+        n_written += n_bytes
+        if progress is not None:
+            progress(n_written, total)
+
     with local_output(path, DESCRIPTION) as local:
         make_folder(local)
         with output_errors(local):
-            for name in (DESCRIPTION, TOKENIZER):
+            for name in (DESCRIPTION, TOKENIZER, *SIDECAR_FILES):
                 (local / name).unlink(missing_ok=True)
         with AtomicFile(local / WEIGHTS) as atomic:
-            digest = write_tensors(atomic.file, weights)
+            digest = write_tensors(atomic.file, weights, progress=written)
         if tokenizer is not None:
-            tokenizer.save(local / TOKENIZER)
+            tokenizer.save(local)
         fingerprint = None if tokenizer is None else tokenizer.fingerprint
         document = {"format": FORMAT, "source": source, "fingerprint": fingerprint, "sha256": digest}
         write_json(local / DESCRIPTION, {**document, "bos_id": bos_id, "model": model.to_dict()})

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import torch
 from safetensors import SafetensorError, safe_open
 
-from bytemill.errors import CheckpointError
+from bytemill.errors import BytemillError, CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -40,7 +40,10 @@ _CHUNK = 1 << 24
 
 
 def write_tensors(
-    file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+    file: BinaryIO,
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, str] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> str:
     """Write a safetensors file, and return its sha256.
 
@@ -51,6 +54,7 @@ def write_tensors(
         file: An open binary file.
         tensors: Tensors by name, on any device.
         metadata: Text by key, stored in the header.
+        progress: Called with the number of bytes of each write.
     """
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header: dict[str, Any] = {"__metadata__": {"format": "pt", **(metadata or {})}}
@@ -75,8 +79,11 @@ def write_tensors(
             continue
         data = values.view(torch.uint8).numpy().data
         for start in range(0, len(data), _CHUNK):
-            digest.update(data[start : start + _CHUNK])
-            file.write(data[start : start + _CHUNK])
+            chunk = data[start : start + _CHUNK]
+            digest.update(chunk)
+            file.write(chunk)
+            if progress is not None:
+                progress(len(chunk))
     return digest.hexdigest()
 
 
@@ -115,6 +122,8 @@ def open_tensors(path: Path) -> Generator[TensorFile]:
     try:
         with cast("Any", safe_open(path, framework="pt")) as file:
             yield TensorFile(file)
+    except BytemillError:  # of the block, such as one of writing, which is an OSError too
+        raise
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
     except SafetensorError as error:

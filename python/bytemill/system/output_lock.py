@@ -1,4 +1,4 @@
-"""Exclusive lock on an output file."""
+"""Exclusive lock on an output file or folder."""
 
 from __future__ import annotations
 
@@ -15,22 +15,27 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 
+LOCK_NAME = ".lock"
+"""The lock file of a folder."""
+
+
 @contextlib.contextmanager
 def lock_output(path: str | os.PathLike[str]) -> Generator[None]:
-    """Hold the lock of an output file. Devices and pipes are not locked.
+    """Hold the lock of an output. Devices and pipes are not locked.
 
     Args:
-        path: The output file, which need not exist.
+        path: The output file, which need not exist, or an existing folder, which contains the lock file `LOCK_NAME`.
 
     Raises:
         OutputError: Another process holds the lock, or the folder cannot be written.
     """
     target = Path(path).resolve()
-    if target.exists() and not target.is_file():
+    is_folder = target.is_dir()
+    if target.exists() and not target.is_file() and not is_folder:
         yield
         return
     with output_errors(path):
-        lock = try_lock(target.with_name(f".{target.name[:60]}.lock"))
+        lock = try_lock(target / LOCK_NAME if is_folder else target.with_name(f".{target.name[:60]}.lock"))
     if lock is None:
         raise OutputError(
             f"another process is writing {path}", hint="wait until it has finished, or choose another output"
