@@ -164,6 +164,7 @@ def write_model_folder(
         weights: Its weights by name, in float32.
         tokenizer: Its tokenizer.
         source: What the weights were imported from.
+        bos_id: Id of the token that begins every text.
         progress: Called with the bytes of weights that are written, and their total.
 
     Raises:

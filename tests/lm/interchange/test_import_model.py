@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import safetensors.torch
 import torch
 
+import bytemill
 from bytemill.errors import CheckpointError, ModelConfigError, OutputError, TokenizerError
 from bytemill.lm.generation import generate
 from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.loading import load_trained
+from bytemill.system.output_lock import lock_output
 from tests.lm.interchange.conftest import MODELS, assert_equal_logits, random_ids
 
 if TYPE_CHECKING:
@@ -195,6 +198,56 @@ def test_a_tokenizer_with_more_ids_than_the_model_is_refused(corpus: Corpus, tmp
         import_model(source, tmp_path / "out", tokenizer=corpus.folder / "tokenizer.json")
 
 
+def add_tokens(folder: Path, **fields: Any) -> None:
+    """Add special tokens up to <320>, the first one that the models have no embedding for."""
+    document = json.loads((folder / "tokenizer.json").read_text())
+    (first,) = document["added_tokens"]
+    document["added_tokens"] += [{**first, "id": i, "content": f"<{i}>"} for i in range(300, 321)]
+    (folder / "tokenizer.json").write_text(json.dumps(document | fields))
+
+
+def test_special_tokens_that_the_model_lacks_are_left_out(
+    save_model: Callable[..., tuple[Any, Path]], tmp_path: Path
+) -> None:
+    _, folder = save_model("gpt2")
+    add_tokens(folder)
+    config = {"pad_token": "<320>", "eos_token": "<319>", "extra_special_tokens": ["<320>", "<300>"]}
+    decoder = {str(i): {"content": f"<{i}>"} for i in (319, 320)}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "added_tokens_decoder": decoder}))
+    imported = import_model(folder, tmp_path / "imported")
+    assert imported.notes == [
+        "the model has only 320 ids: the tokenizer was imported without <320> (320), which the model cannot read"
+    ]
+    tokenizer = load_trained(tmp_path / "imported", "cpu").tokenizer
+    assert tokenizer.n_vocab == 320
+    assert tokenizer.encode("<319><320>") == [319, *tokenizer.encode("<320>")]
+    assert tokenizer.decode(tokenizer.encode("<320>")) == "<320>"
+    assert tokenizer.metadata is not None
+    assert tokenizer.metadata.config == {
+        "eos_token": "<319>",
+        "extra_special_tokens": ["<300>"],
+        "added_tokens_decoder": {"319": {"content": "<319>"}},
+    }
+
+
+def test_a_tokenizer_that_cannot_do_without_a_token_is_left_out(
+    save_model: Callable[..., tuple[Any, Path]], tmp_path: Path
+) -> None:
+    _, folder = save_model("gpt2")
+    add_tokens(
+        folder, post_processor={"type": "BertProcessing", "sep": ["<320>", 320], "cls": ["<320>", 320]}
+    )
+    (note,) = import_model(folder, tmp_path / "added").notes
+    assert note.startswith("the tokenizer was left out: the post-processor adds '<320>'")
+    spec = bytemill.Tokenizer.load(folder).to_spec()
+    ordinary = replace(spec, vocab={**spec.vocab, 321: b"not merged"}, metadata=None)
+    bytemill.Tokenizer.from_spec(ordinary).save(folder / "tokenizer.json")
+    (note,) = import_model(folder, tmp_path / "ordinary").notes
+    assert note.startswith(
+        "the tokenizer was left out: it has 322 ids, but the model has only 320; add --tok"
+    )
+
+
 def test_an_output_folder_in_use_is_refused(
     save_model: Callable[..., tuple[Any, Path]], tmp_path: Path
 ) -> None:
@@ -205,3 +258,5 @@ def test_an_output_folder_in_use_is_refused(
     with pytest.raises(OutputError, match="imported is not empty"):
         import_model(folder, tmp_path / "imported")
     import_model(folder, tmp_path / "imported", overwrite=True)
+    with lock_output(tmp_path / "imported"), pytest.raises(OutputError, match="another process is writing"):
+        import_model(folder, tmp_path / "imported", overwrite=True)

@@ -11,14 +11,15 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats.files import is_object, object_at, parse_json, read_text
+from bytemill.formats.files import is_array, is_object, object_at, parse_json, read_text
 from bytemill.formats.huggingface import post_processor, tokenizer_json
-from bytemill.formats.huggingface.post_processor import check_depth
+from bytemill.formats.huggingface.post_processor import check_depth, with_new_ids
 from bytemill.formats.paths import SIDECAR_FILES
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.system.atomic_files import make_folder, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from bytemill.formats.spec import TokenizerSpec
@@ -105,6 +106,51 @@ def default_config(spec: TokenizerSpec) -> dict[str, Any]:
     return {"clean_up_tokenization_spaces": False, **named}
 
 
+def without_special_tokens(spec: TokenizerSpec, tokens: Mapping[str, int]) -> TokenizerSpec:
+    """Return a tokenizer that does not know some special tokens; the sidecar files name them no more.
+
+    Args:
+        spec: The tokenizer.
+        tokens: The special tokens and their ids.
+
+    Raises:
+        TokenizerError: The post-processor adds one of them.
+    """
+
+    def cleaned(fields: dict[str, Any] | None) -> dict[str, Any] | None:
+        if fields is None:
+            return None
+        kept = {name: value for name, value in fields.items() if _content(value) not in tokens}
+        for name, value in kept.items():
+            if is_array(value):
+                kept[name] = [each for each in value if _content(each) not in tokens]
+            elif name == "added_tokens_decoder" and is_object(value):
+                kept[name] = {key: each for key, each in value.items() if _content(each) not in tokens}
+        return kept
+
+    metadata = spec.metadata
+    if metadata is not None:
+        processor = metadata.post_processor
+        metadata = replace(
+            metadata,
+            post_processor=processor and with_new_ids(processor, dict.fromkeys(tokens.values())),
+            config=cleaned(metadata.config),
+            special_tokens_map=cleaned(metadata.special_tokens_map),
+        )
+    return replace(
+        spec,
+        special_tokens={token: i for token, i in spec.special_tokens.items() if token not in tokens},
+        flags={token: flags for token, flags in spec.flags.items() if token not in tokens},
+        metadata=metadata,
+    )
+
+
+def _content(value: Any) -> str | None:
+    """Return the text of a token, which files write as a string or as an object."""
+    text = value.get("content") if is_object(value) else value
+    return text if isinstance(text, str) else None
+
+
 def _text_in(path: Path) -> str:
     if path.stat().st_size > _MAX_BYTES:
         raise TokenizerFileError(f"{path} is larger than {_MAX_BYTES >> 20} MiB, the limit for sidecar files")
@@ -124,8 +170,7 @@ def _has_current_ids(entries: Any, spec: TokenizerSpec) -> bool:
     if not is_object(entries):
         return False
     for token_id, token in entries.items():
-        content = token.get("content") if is_object(token) else None
-        known = spec.special_tokens.get(content) if isinstance(content, str) else None
+        known = spec.special_tokens.get(_content(token) or "")
         if known is not None and str(known) != token_id:
             return False
     return True

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from bytemill.errors import CheckpointError, NotFiniteError, OutputError, TokenizerError, TokenizerFileError
+from bytemill.formats.huggingface.folder import without_special_tokens
 from bytemill.lm.interchange.sources import Source, open_source
 from bytemill.lm.interchange.tensor_map import entries, tensor_shapes
-from bytemill.lm.model_folder import ModelFolder, check_output, write_model_folder
+from bytemill.lm.model_folder import ModelFolder, check_output, locked_output, write_model_folder
 from bytemill.storage import local_input, shown
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     from torch import Tensor
 
@@ -43,6 +45,7 @@ def import_model(
     *,
     tokenizer: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Imported:
     """Convert a model of another program to a folder that generation, evaluation and training read.
 
@@ -54,6 +57,7 @@ def import_model(
         output: Folder of the result, or its URL.
         tokenizer: Path or published name; by default the one in the source folder, if it is byte-level BPE.
         overwrite: Replace the contents of `output`.
+        progress: Called with the bytes of weights that are written, and their total.
 
     Raises:
         CheckpointError: A file is missing or damaged, or a tensor is missing, left over, or of another shape than the
@@ -61,7 +65,7 @@ def import_model(
         NotFiniteError: A tensor has values that are not finite.
         ModelConfigError: The architecture or one of its options is not supported.
         TokenizerFileError: `tokenizer` cannot be read.
-        TokenizerError: The tokenizer has more ids than the model.
+        TokenizerError: `tokenizer` has more ids than the model.
         OutputError: The folder is not empty, or cannot be written.
         StorageError: An object store cannot be read or written.
     """
@@ -73,9 +77,17 @@ def import_model(
         notes: list[str] = []
         found = _tokenizer(opened, tokenizer, notes)
         weights = _converted(opened)
-        folder = write_model_folder(
-            output, opened.config, weights, found, source=opened.kind, bos_id=_bos_id(found)
-        )
+        with locked_output(output):
+            check_output(output, overwrite=overwrite)
+            folder = write_model_folder(
+                output,
+                opened.config,
+                weights,
+                found,
+                source=opened.kind,
+                bos_id=_bos_id(found),
+                progress=progress,
+            )
     return Imported(folder, sum(tensor.numel() for tensor in weights.values()), found, notes)
 
 
@@ -114,22 +126,42 @@ def _bos_id(tokenizer: Tokenizer | None) -> int | None:
 
 def _tokenizer(source: Source, explicit: str | os.PathLike[str] | None, notes: list[str]) -> Tokenizer | None:
     """Return the explicit tokenizer, the one in the folder, or None with a note."""
-    tokenizer = None
+    n_ids = source.config.vocab_size
     hint = "add --tokenizer to generate text with the model or to evaluate it"
     if explicit is not None:
         tokenizer = open_tokenizer(explicit)
-    elif source.path.is_dir() and any(
+        if tokenizer.n_vocab > n_ids:
+            raise TokenizerError(
+                f"the tokenizer has {tokenizer.n_vocab:,} ids, but the model has only {n_ids:,}",
+                hint="choose the tokenizer of the model: --tokenizer TOKENIZER",
+            )
+        return tokenizer
+    if not source.path.is_dir() or not any(
         (source.path / name).is_file() for name in ("tokenizer.json", "vocab.json")
     ):
-        try:
-            tokenizer = Tokenizer.load(source.path)
-        except TokenizerFileError as error:
-            notes.append(f"the tokenizer was left out: {error}; {hint}")
-    else:
         notes.append(f"{source.path} has no tokenizer; {hint}")
-    if tokenizer is not None and tokenizer.n_vocab > source.config.vocab_size:
-        raise TokenizerError(
-            f"the tokenizer has {tokenizer.n_vocab:,} ids, but the model has only {source.config.vocab_size:,}",
-            hint="choose the tokenizer of the model: --tokenizer TOKENIZER",
-        )
-    return tokenizer
+        return None
+    try:
+        tokenizer = Tokenizer.load(source.path)
+        return tokenizer if tokenizer.n_vocab <= n_ids else _shortened(tokenizer, n_ids, notes)
+    except (TokenizerFileError, TokenizerError) as error:
+        notes.append(f"the tokenizer was left out: {error}; {hint}")
+        return None
+
+
+def _shortened(tokenizer: Tokenizer, n_ids: int, notes: list[str]) -> Tokenizer:
+    """Return the tokenizer without its special tokens from `n_ids` on, which the model has no embedding for.
+
+    Raises:
+        TokenizerError: There are other tokens from `n_ids` on, or the post-processor adds one of them.
+    """
+    spec = tokenizer.to_spec()
+    beyond = {token: token_id for token, token_id in spec.special_tokens.items() if token_id >= n_ids}
+    if any(token_id >= n_ids for token_id in (*spec.vocab, *(spec.ranks or {}).values())):
+        raise TokenizerError(f"it has {tokenizer.n_vocab:,} ids, but the model has only {n_ids:,}")
+    shortened = Tokenizer.from_spec(without_special_tokens(spec, beyond))
+    listed = ", ".join(f"{token} ({token_id})" for token, token_id in beyond.items())
+    notes.append(
+        f"the model has only {n_ids:,} ids: the tokenizer was imported without {listed}, which the model cannot read"
+    )
+    return shortened
