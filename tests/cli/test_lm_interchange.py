@@ -44,6 +44,33 @@ def test_a_trained_model_is_exported_imported_and_fine_tuned(trained: str, run: 
     assert json.loads(again.out)["model"]["d_ff"] == 32
 
 
+def test_progress_and_notes_go_to_standard_error(trained: str, run: Run):  # noqa: F811
+    exported = run("lm", "export", trained, "-o", "progress")
+    assert exported.err.startswith("reading the model\nwriting: ")
+    assert run("lm", "export", trained, "-o", "silent", "-q").err == ""
+    imported = run("lm", "import", "progress", "-o", "again")
+    assert imported.err.startswith("reading the model\nwriting: ")
+    alone = run("lm", "export", trained, "-o", "alone", "--no-tokenizer")
+    assert "tokenizer" not in alone.err
+    assert not Path("alone/tokenizer.json").exists()
+    wrong = run("lm", "export", trained, "-o", "alone.gguf", "--no-tokenizer")
+    assert "a GGUF file needs the tokenizer" in wrong.err
+    no_end = run(
+        "tokenizer",
+        "train",
+        "corpus.txt",
+        "-o",
+        "no-end.json",
+        "--vocab-size",
+        "260",
+        "--special-token",
+        "<x>",
+    )
+    assert no_end.status == 0, no_end.err
+    run("lm", "import", "alone", "-o", "no-end", "--tokenizer", "no-end.json", "-q")
+    assert "the exported model has no end token" in run("lm", "export", "no-end", "-o", "hf-no-end").err
+
+
 def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa: F811
     exported = run("lm", "export", trained, "-o", "out.gguf", "--json")
     assert exported.status == 0, exported.err

@@ -35,10 +35,19 @@ def import_weights(
     The result is a folder that `lm generate`, `lm eval` and `lm export` read, and
     that `lm train --init-from` fine-tunes. No code in SOURCE is executed.
     """
+    from bytemill.cli.progress import ProgressDisplay
     from bytemill.lm.interchange.import_model import import_model
     from bytemill.system.units import format_count
 
-    imported = import_model(source, destination, tokenizer=tokenizer, overwrite=overwrite)
+    with ProgressDisplay(quiet=quiet) as display:
+        display.step("reading the model")
+        imported = import_model(
+            source,
+            destination,
+            tokenizer=tokenizer,
+            overwrite=overwrite,
+            progress=lambda done, total: display.update("writing", "bytes", done, total),
+        )
     for note in imported.notes:
         output.note(note, quiet=quiet)
     folder = imported.folder
@@ -83,6 +92,17 @@ def export_weights(
     max_shard_bytes: Annotated[
         int, Parameter(validator=Number(gte=1), help="Maximum bytes of weights per file (huggingface).")
     ] = 5_000_000_000,
+    no_tokenizer: Annotated[
+        bool,
+        Parameter(name="--no-tokenizer", negative="", help="Leave the tokenizer out; GGUF files need one."),
+    ] = False,
+    eos_token: Annotated[
+        str | None,
+        Parameter(
+            help="Special token that ends a text; by default the separator of the training data, else the "
+            "tokenizer's end token."
+        ),
+    ] = None,
     push: Annotated[
         str | None,
         Parameter(
@@ -99,24 +119,38 @@ def export_weights(
     The other program computes the same logits. If no architecture there has the
     options of the model, the command fails and names them.
     """
+    from bytemill.cli.progress import ProgressDisplay
     from bytemill.lm.interchange.export_model import export_model
 
-    if push is not None and (output_format == "gguf" or destination.suffix == ".gguf"):
+    is_gguf = output_format == "gguf" or (output_format is None and destination.suffix == ".gguf")
+    if is_gguf and no_tokenizer:
+        raise CycloptsError("a GGUF file needs the tokenizer: leave out --no-tokenizer")
+    if push is not None and is_gguf:
         raise CycloptsError("--push uploads a folder for transformers: leave out gguf")
     if push is not None and is_url(destination):
         raise CycloptsError("--push uploads a folder of this machine: name one with --output")
-    exported = export_model(
-        run,
-        destination,
-        format=output_format,
-        dtype=precision,
-        max_shard_bytes=max_shard_bytes,
-        overwrite=overwrite,
-    )
+    with ProgressDisplay(quiet=quiet) as display:
+        display.step("reading the model")
+        exported = export_model(
+            run,
+            destination,
+            format=output_format,
+            dtype=precision,
+            max_shard_bytes=max_shard_bytes,
+            with_tokenizer=not no_tokenizer,
+            eos_token=eos_token,
+            overwrite=overwrite,
+            progress=lambda done, total: display.update("writing", "bytes", done, total),
+        )
     for problem in exported.refused:
         output.note(f"skipped a damaged checkpoint: {problem}", quiet=quiet)
-    if not exported.has_tokenizer:
+    if not exported.has_tokenizer and not no_tokenizer:
         output.note(f"{exported.checkpoint} has no tokenizer, so none was exported", quiet=quiet)
+    if exported.has_tokenizer and exported.eos_token is None:
+        output.note(
+            "the exported model has no end token: other programs generate to their maximum; name one with --eos-token",
+            quiet=quiet,
+        )
     pushed = None
     if push is not None:
         from bytemill.lm.interchange.model_card import model_card

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+from bytemill import Tokenizer
+from bytemill._core import NAMED_PATTERNS
 from bytemill.lm.loading import load_trained
 
 if TYPE_CHECKING:
@@ -75,7 +78,8 @@ def save_model(transformers: Any, corpus: Corpus, tmp_path: Path) -> Callable[..
         folder = tmp_path / name
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
             model.save_pretrained(folder, **options)
-        corpus.tokenizer.save(folder / "tokenizer.json")
+        tokenizer = qwen_tokenizer(corpus) if family == "Qwen2" else corpus.tokenizer
+        tokenizer.save(folder / "tokenizer.json")
         return model, folder
 
     return save
@@ -85,6 +89,12 @@ def save_model(transformers: Any, corpus: Corpus, tmp_path: Path) -> Callable[..
 def load_model() -> Callable[[Path], TransformerLM]:
     """Load the model of a run or of an imported model on the CPU."""
     return lambda folder: load_trained(folder, "cpu").model
+
+
+def qwen_tokenizer(corpus: Corpus) -> Tokenizer:
+    """The tokenizer of the corpus with the pattern and the normalizer of Qwen 2, which transformers insists on."""
+    spec = corpus.tokenizer.to_spec()
+    return Tokenizer.from_spec(replace(spec, pattern=NAMED_PATTERNS["qwen2"], normalizer=(("NFC",),)))
 
 
 def random_ids(n_tokens: int = 80, batch: int = 2) -> torch.Tensor:

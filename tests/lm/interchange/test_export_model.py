@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import safetensors.torch
 import torch
 
-from bytemill.errors import ModelConfigError, NotFiniteError, OutputError
+import bytemill
+from bytemill._core import NAMED_PATTERNS
+from bytemill.errors import ModelConfigError, NotFiniteError, OutputError, TokenizerError
+from bytemill.formats.gguf.metadata import read_metadata
+from bytemill.formats.spec import TokenizerMetadata
 from bytemill.lm import ModelConfig, TransformerLM
 from bytemill.lm.interchange.export_model import export_model
+from bytemill.lm.interchange.exported_tensors import read_model
+from bytemill.lm.interchange.exported_tokenizer import Ends, keeps_ids, write_tokenizer
 from bytemill.lm.interchange.expressible import check_supported
+from bytemill.lm.interchange.huggingface_config import FAMILIES
 from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.model_folder import write_model_folder
-from tests.lm.interchange.conftest import MODELS, assert_equal_logits, random_ids
+from bytemill.lm.training.config import resolve
+from bytemill.lm.training.trainer import train
+from bytemill.system.output_lock import lock_output
+from tests.lm.conftest import TINY
+from tests.lm.interchange.conftest import MODELS, assert_equal_logits, qwen_tokenizer, random_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,13 +47,13 @@ SMALL: dict[str, Any] = {
 GPT2: dict[str, Any] = {**SMALL, "norm": "layer", "position": "learned", "feed_forward": "gelu"}
 
 
-def save(folder: Path, corpus: Corpus | None, config: dict[str, Any]) -> TransformerLM:
+def save(folder: Path, tokenizer: bytemill.Tokenizer | None, config: dict[str, Any]) -> TransformerLM:
     model = TransformerLM(ModelConfig(**config), seed=4).eval()
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         parameter.data += 0.15 * torch.randn(parameter.shape, generator=generator)
     weights = dict(model.named_parameters())
-    write_model_folder(folder, model.config, weights, corpus and corpus.tokenizer, source="the test")
+    write_model_folder(folder, model.config, weights, tokenizer, source="the test")
     return model
 
 
@@ -76,14 +89,14 @@ def test_import_and_export_return_the_same_files(
             {**SMALL, "rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_context": 32},
         ),
         ("MistralForCausalLM", {**SMALL, "sliding_window": 5, "rope_scaling": "linear", "rope_factor": 2.0}),
-        ("Qwen2ForCausalLM", {**SMALL, "qkv_bias": True, "sliding_window": 5}),
+        ("LlamaForCausalLM", {**SMALL, "qkv_bias": True, "num_kv_heads": 2}),
         ("Qwen3ForCausalLM", {**SMALL, "qk_norm": True, "head_dim": 16, "num_kv_heads": 1}),
     ],
 )
 def test_transformers_loads_the_exported_model(
     transformers: Any, corpus: Corpus, tmp_path: Path, architecture: str, config: dict[str, Any]
 ) -> None:
-    model = save(tmp_path / "model", corpus, config)
+    model = save(tmp_path / "model", corpus.tokenizer, config)
     export_model(tmp_path / "model", tmp_path / "exported", max_shard_bytes=20_000)
     assert len(list((tmp_path / "exported").glob("model-*-of-*.safetensors"))) > 1
     other = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported")
@@ -95,6 +108,163 @@ def test_transformers_loads_the_exported_model(
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
     assert tokenizer(text).input_ids == corpus.tokenizer.encode(text)
     assert other.generation_config.eos_token_id == corpus.tokenizer.encode("<|endoftext|>")[0]
+
+
+TEXT = "It's 12345 naïve e\u0301 birds' I'LL \n\n  see\tthe 犬 they’d 3.14 — snake_case <|endoftext|> x"
+PATTERNS = {
+    **NAMED_PATTERNS,
+    "digits": r"\p{N}|\p{L}+|[^\p{L}\p{N}\s]+|\s+",
+    "custom": r"[a-z]+|[^a-z]+",
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_transformers_gives_the_ids_of_the_exported_tokenizer(
+    transformers: Any, corpus: Corpus, tmp_path: Path, model_type: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    specs = [replace(corpus.tokenizer.to_spec(), pattern=pattern) for pattern in PATTERNS.values()]
+    specs += [qwen_tokenizer(corpus).to_spec(), replace(specs[0], normalizer=(("NFC",),))]
+    # As in folders of other programs, with the class of another pattern.
+    config = {"tokenizer_class": "GPT2Tokenizer", "eos_token": "<|endoftext|>"}
+    specs.append(replace(specs[0], metadata=TokenizerMetadata(config=config)))
+    n_kept = n_equal = 0
+    for spec in specs:
+        tokenizer = bytemill.Tokenizer.from_spec(spec)
+        write_tokenizer(tokenizer, Ends(eos="<|endoftext|>"), tmp_path, model_type)
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+        is_equal = theirs(TEXT).input_ids == tokenizer.encode(TEXT)
+        assert is_equal or not keeps_ids(model_type, spec), spec.pattern
+        assert theirs.eos_token == "<|endoftext|>"
+        n_kept, n_equal = n_kept + keeps_ids(model_type, spec), n_equal + is_equal
+    if model_type == "qwen2":
+        assert n_kept == 1
+        assert n_equal < len(specs)
+    else:
+        assert n_kept == len(specs)
+
+
+def test_qwen_2_needs_its_own_tokenizer(transformers: Any, corpus: Corpus, tmp_path: Path) -> None:
+    config = {**SMALL, "qkv_bias": True, "sliding_window": 5}
+    model = save(tmp_path / "model", qwen_tokenizer(corpus), config)
+    assert export_model(tmp_path / "model", tmp_path / "exported").architecture == "Qwen2ForCausalLM"
+    other = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported").eval()
+    with torch.no_grad():
+        assert_equal_logits(model(random_ids()), other(random_ids()).logits)
+    save(tmp_path / "model", corpus.tokenizer, config)
+    with pytest.raises(
+        ModelConfigError, match=r"only the architecture qwen2 .* pattern and the norm"
+    ) as caught:
+        export_model(tmp_path / "model", tmp_path / "refused")
+    assert "--no-tokenizer" in (caught.value.hint or "")
+    assert not (tmp_path / "refused").exists()
+    exported = export_model(tmp_path / "model", tmp_path / "alone", with_tokenizer=False)
+    assert (exported.architecture, exported.has_tokenizer) == ("Qwen2ForCausalLM", False)
+    assert not (tmp_path / "alone/tokenizer.json").exists()
+
+
+@pytest.fixture(scope="module")
+def custom_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on documents with the separator <END>."""
+    folder = tmp_path_factory.mktemp("custom")
+    texts = ["the cat sat on the mat. " * 9, "the dog ate the rat. " * 9]
+    tokenizer = bytemill.train_from_iterator(texts, 270, ["<START>", "<END>"])
+    tokenizer.save(folder / "tokenizer.json")
+    documents = bytemill.Corpus.from_texts(texts)
+    bytemill.encode_corpus(
+        tokenizer, documents, folder / "shards", document_separator="<END>", append_separator=True
+    )
+    values = {
+        **TINY,
+        "training.steps": 1,
+        "data.tokenizer": str(folder / "tokenizer.json"),
+        "data.train": str(folder / "shards"),
+        "run.folder": str(folder / "run"),
+    }
+    return train(resolve([("the test", values)], n_vocab=tokenizer.n_vocab)).path
+
+
+def test_the_separator_of_the_training_data_ends_a_text(
+    custom_run: Path, transformers: Any, tmp_path: Path
+) -> None:
+    shutil.rmtree(custom_run.parent / "shards", ignore_errors=True)  # a model may be exported elsewhere
+    assert export_model(custom_run, tmp_path / "hf").eos_token == "<END>"
+    tokenizer = bytemill.Tokenizer.load(custom_run / "tokenizer.json")
+    end = tokenizer.special_tokens["<END>"]
+    for name in ("config.json", "generation_config.json"):
+        assert json.loads((tmp_path / "hf" / name).read_text())["eos_token_id"] == end
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "hf").eos_token_id == end
+    export_model(custom_run, tmp_path / "model.gguf")
+    with (tmp_path / "model.gguf").open("rb") as file:
+        size = (tmp_path / "model.gguf").stat().st_size
+        values = read_metadata(file, size, "model.gguf", frozenset({"tokenizer.ggml.eos_token_id"}))
+    assert values == {"tokenizer.ggml.eos_token_id": end}
+    explicit = export_model(custom_run, tmp_path / "explicit", eos_token="<START>")
+    assert explicit.eos_token == "<START>"
+    with pytest.raises(TokenizerError, match="'<end>' is not a special token") as caught:
+        export_model(custom_run, tmp_path / "wrong", eos_token="<end>")
+    assert caught.value.hint == "name one of <START>, <END>"
+
+
+def test_an_imported_model_ends_with_the_token_of_its_files(
+    save_model: Callable[..., tuple[Any, Path]], corpus: Corpus, tmp_path: Path
+) -> None:
+    _, folder = save_model("llama2")
+    tokenizer = bytemill.Tokenizer(
+        corpus.tokenizer.vocab, corpus.tokenizer.merges, ["<|endoftext|>", "<stop>"], pattern="gpt2"
+    )
+    tokenizer.save(folder)
+    config = {"tokenizer_class": "LlamaTokenizer", "eos_token": {"content": "<stop>"}, "chat_template": "x"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    import_model(folder, tmp_path / "imported")
+    assert export_model(tmp_path / "imported", tmp_path / "exported").eos_token == "<stop>"
+    written = json.loads((tmp_path / "exported/tokenizer_config.json").read_text())
+    assert written == {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<stop>",
+        "chat_template": "x",
+    }
+
+
+def test_two_exports_do_not_write_to_one_folder(corpus: Corpus, tmp_path: Path) -> None:
+    save(tmp_path / "model", corpus.tokenizer, SMALL)
+    (tmp_path / "out").mkdir()
+    for output in (tmp_path / "out", tmp_path / "out.gguf"):
+        with (
+            lock_output(output),
+            pytest.raises(OutputError, match=f"another process is writing .*{output.name}"),
+        ):
+            export_model(tmp_path / "model", output, overwrite=True)
+        export_model(tmp_path / "model", output)
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_what_another_process_has_written_meanwhile_is_kept(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "model", corpus.tokenizer, SMALL)
+
+    def read_slowly(*arguments: Any) -> Any:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out/config.json").write_text("of the other process")
+        return read_model(*arguments)
+
+    monkeypatch.setattr("bytemill.lm.interchange.export_model.read_model", read_slowly)
+    with pytest.raises(OutputError, match="out is not empty"):
+        export_model(tmp_path / "model", tmp_path / "out")
+    assert (tmp_path / "out/config.json").read_text() == "of the other process"
+
+
+@pytest.mark.parametrize("name", ["out", "out.gguf"])
+def test_progress_ends_with_all_bytes_of_the_weights(corpus: Corpus, tmp_path: Path, name: str) -> None:
+    save(tmp_path / "model", corpus.tokenizer, SMALL)
+    calls: list[tuple[int, int]] = []
+    exported = export_model(tmp_path / "model", tmp_path / name, progress=lambda *call: calls.append(call))
+    assert calls == sorted(calls)
+    done, total = calls[-1]
+    assert done == total <= exported.files[0].stat().st_size
+    assert len(calls) > 10
 
 
 def test_half_precision_is_rounded_once(transformers: Any, tmp_path: Path) -> None:
@@ -150,7 +320,7 @@ def test_weights_that_are_not_finite_are_refused_before_anything_is_written(tmp_
 
 
 def test_the_output_is_not_mixed_with_other_files(corpus: Corpus, tmp_path: Path) -> None:
-    save(tmp_path / "model", corpus, SMALL)
+    save(tmp_path / "model", corpus.tokenizer, SMALL)
     with pytest.raises(OutputError, match="is the model itself"):
         export_model(tmp_path / "model", tmp_path / "model", overwrite=True)
     export_model(tmp_path / "model", tmp_path / "out", max_shard_bytes=20_000)

@@ -72,7 +72,7 @@ def halves(rows: np.ndarray, d_head: int) -> np.ndarray:
 def test_each_tensor_is_the_models(
     corpus: Corpus, tmp_path: Path, architecture: str, config: dict[str, Any]
 ) -> None:
-    model: Any = save(tmp_path / "model", corpus, config)
+    model: Any = save(tmp_path / "model", corpus.tokenizer, config)
     exported = export_model(tmp_path / "model", tmp_path / "out", format="gguf")
     assert exported.architecture == architecture
     fields, tensors = read(tmp_path / "out/model.gguf")
@@ -99,7 +99,7 @@ def test_each_tensor_is_the_models(
 @pytest.mark.parametrize("bias", [False, True])
 def test_gpt2_has_stacked_projections_and_all_biases(corpus: Corpus, tmp_path: Path, bias: bool) -> None:
     config = {**GPT2, "bias": bias, "norm_bias": bias, "tied_embeddings": True}
-    model: Any = save(tmp_path / "model", corpus, config)
+    model: Any = save(tmp_path / "model", corpus.tokenizer, config)
     export_model(tmp_path / "model", tmp_path / "gpt.gguf", format="gguf", dtype="float16")
     fields, tensors = read(tmp_path / "gpt.gguf")
     assert (fields["general.architecture"], fields["general.name"]) == ("gpt2", "gpt")
@@ -121,7 +121,7 @@ def test_gpt2_has_stacked_projections_and_all_biases(corpus: Corpus, tmp_path: P
 
 def test_llama3_scaling_becomes_factors_of_the_frequencies(corpus: Corpus, tmp_path: Path) -> None:
     scaling = {"rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_context": 32}
-    model: Any = save(tmp_path / "model", corpus, {**SMALL, **scaling})
+    model: Any = save(tmp_path / "model", corpus.tokenizer, {**SMALL, **scaling})
     export_model(tmp_path / "model", tmp_path / "out.gguf", format="gguf", dtype="bfloat16")
     _, tensors = read(tmp_path / "out.gguf")
     layers: Any = model.layers
@@ -130,10 +130,10 @@ def test_llama3_scaling_becomes_factors_of_the_frequencies(corpus: Corpus, tmp_p
 
 
 def test_what_gguf_cannot_hold_is_refused(corpus: Corpus, tmp_path: Path) -> None:
-    save(tmp_path / "window", corpus, {**SMALL, "sliding_window": 4})
+    save(tmp_path / "window", corpus.tokenizer, {**SMALL, "sliding_window": 4})
     with pytest.raises(ModelConfigError, match=r"llama\.cpp .* lacks sliding_window 4"):
         export_model(tmp_path / "window", tmp_path / "out", format="gguf")
-    save(tmp_path / "exact", corpus, {**GPT2, "feed_forward": "gelu_exact"})
+    save(tmp_path / "exact", corpus.tokenizer, {**GPT2, "feed_forward": "gelu_exact"})
     with pytest.raises(ModelConfigError, match=r"llama\.cpp .* lacks feed_forward 'gelu_exact'"):
         export_model(tmp_path / "exact", tmp_path / "out", format="gguf")
     save(tmp_path / "model", None, SMALL)

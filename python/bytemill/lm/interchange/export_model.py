@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from bytemill.errors import OutputError
-from bytemill.lm.interchange.exported_tensors import read_model
+from bytemill.lm.interchange.exported_tensors import OnProgress, no_progress, read_model
+from bytemill.lm.interchange.exported_tokenizer import Ends, ends_of
 from bytemill.lm.interchange.expressible import check_supported
 from bytemill.lm.interchange.gguf_export import write_gguf
 from bytemill.lm.interchange.huggingface_export import CONFIG_NAME, WEIGHT_FILES, write_folder
-from bytemill.lm.model_folder import check_output
+from bytemill.lm.model_folder import check_output, locked_output
 from bytemill.lm.training.saved_model import find_saved_model
 from bytemill.storage import StoreFolder, exists, local_output, shown, uploaded, url_of
 
@@ -38,6 +39,8 @@ class Exported:
     has_tokenizer: bool
     refused: list[str]
     """Newer checkpoints that were damaged."""
+    eos_token: str | None
+    """The token that ends a text; None if the tokenizer has none, or was not exported."""
 
 
 def export_model(
@@ -47,7 +50,10 @@ def export_model(
     format: ExportFormat | None = None,  # noqa: A002
     dtype: ExportType = "float32",
     max_shard_bytes: int = 5_000_000_000,
+    with_tokenizer: bool = True,
+    eos_token: str | None = None,
     overwrite: bool = False,
+    progress: OnProgress = no_progress,
 ) -> Exported:
     """Write a model in the format of another program, which then computes the same logits.
 
@@ -58,13 +64,18 @@ def export_model(
             By default "gguf" if `output` ends with `.gguf`, else "huggingface".
         dtype: Type of the stored matrices, which are float32 in the source.
         max_shard_bytes: Maximum bytes of weights per file of the format huggingface; a larger tensor has its own file.
+        with_tokenizer: Also write the tokenizer, which a GGUF file needs.
+        eos_token: Special token that ends a text. By default the separator of the training data, else the one that the
+            tokenizer's files name, else one with a usual name.
         overwrite: Replace existing files of the same names.
+        progress: Called with the bytes of weights that are written, and their total.
 
     Raises:
         CheckpointError: There is no intact checkpoint; for GGUF also: the model has no tokenizer.
         NotFiniteError: The weights are not finite, or not in the type `dtype`.
-        ModelConfigError: No architecture of the other program has the options of the model.
-        TokenizerError: The format cannot represent the tokenizer.
+        ModelConfigError: No architecture of the other program has the options of the model, or none with which it reads
+            the tokenizer as it is.
+        TokenizerError: The format cannot represent the tokenizer, or `eos_token` is none of its special tokens.
         MissingExtraError: GGUF needs the package `gguf`.
         OutputError: The output exists, or cannot be written.
         StorageError: The object store cannot be written.
@@ -74,27 +85,40 @@ def export_model(
     if format is None:
         format = "gguf" if output.suffix == ".gguf" else "huggingface"  # noqa: A001
     is_file = format == "gguf" and output.suffix == ".gguf"
-    if is_file and exists(output) and not overwrite:
-        raise OutputError(f"{shown(output)} exists", hint="use another name, or add --overwrite")
+
+    def check() -> None:
+        if not is_file:
+            check_output(output, overwrite=overwrite)
+        elif exists(output) and not overwrite:
+            raise OutputError(f"{shown(output)} exists", hint="use another name, or add --overwrite")
+
+    check()
     store = None if is_file or (url := url_of(output)) is None else StoreFolder(url)
-    if not is_file:
-        check_output(output, overwrite=overwrite)
     saved = find_saved_model(source)
     if output.resolve() in (saved.path.resolve(), Path(source).resolve()):
         raise OutputError(f"{shown(output)} is the model itself", hint="use another folder")
-    check_supported(saved.config.model, gguf=format == "gguf")
-    model = read_model(saved, wanted)
-    with local_output(output, CONFIG_NAME) as local:
+    tokenizer = saved.tokenizer() if with_tokenizer and saved.fingerprint is not None else None
+    spec = None if tokenizer is None else tokenizer.to_spec()
+    check_supported(saved.config.model, spec, gguf=format == "gguf")
+    ends = Ends() if tokenizer is None else ends_of(tokenizer, saved.separator, saved.bos_id, eos_token)
+    model = read_model(saved, tokenizer, ends, wanted)
+    with locked_output(output, is_file=is_file), local_output(output, CONFIG_NAME) as local:
+        check()
         if format == "gguf":
             file = local if is_file else local / "model.gguf"
             name = file.stem if is_file else local.resolve().name
-            architecture, written = write_gguf(model, file, name=name, dtype=wanted), [file]
+            architecture, written = (
+                write_gguf(model, file, name=name, dtype=wanted, progress=progress),
+                [file],
+            )
         else:
-            architecture, written = write_folder(model, local, max_shard_bytes=max_shard_bytes, dtype=wanted)
+            architecture, written = write_folder(
+                model, local, max_shard_bytes=max_shard_bytes, dtype=wanted, progress=progress
+            )
         kept = {file.name for file in written[0].parent.iterdir()}
     if store is not None:  # of the model that was there before
         store.delete(
             name for name in store.list() if fnmatch.fnmatch(name, WEIGHT_FILES) and name not in kept
         )
     files = [uploaded(file, local, output) for file in written]
-    return Exported(architecture, files, model.saved.path, model.tokenizer is not None, model.saved.refused)
+    return Exported(architecture, files, saved.path, tokenizer is not None, saved.refused, ends.eos)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from bytemill.errors import NotFiniteError
 from bytemill.lm.device import memory_errors
+from bytemill.lm.interchange.expressible import with_zero_biases
 from bytemill.lm.interchange.tensor_map import Entry, Layout, entries, tensor_shapes
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.tensors import not_finite
@@ -17,9 +19,17 @@ from bytemill.lm.tensors import not_finite
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.interchange.exported_tokenizer import Ends
     from bytemill.lm.training.saved_model import SavedModel
     from bytemill.tokenizer.tokenizer import Tokenizer
+
+
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes of weights that are written, and their total."""
+
+
+def no_progress(_done: int, _total: int) -> None:
+    """Show nothing."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +39,11 @@ class ModelToExport:
     saved: SavedModel
     state: Mapping[str, Tensor]
     tokenizer: Tokenizer | None
+    ends: Ends
 
-    @property
-    def bos_token(self) -> str | None:
-        """Special token that began every training document."""
-        if self.tokenizer is None or self.saved.bos_id is None:
-            return None
-        return next(token for token, i in self.tokenizer.special_tokens.items() if i == self.saved.bos_id)
-
-    def entries(self, layout: Layout) -> list[Entry]:
+    def entries(self, layout: Layout, architecture: str) -> list[Entry]:
         """Return an entry for each tensor of the other format."""
-        return entries(layout, self._config(layout))
+        return entries(layout, with_zero_biases(self.saved.config.model, architecture))
 
     def tensor(self, entry: Entry) -> Tensor:
         """Return a tensor of the other format. Biases that this model does not have are zero."""
@@ -49,29 +53,27 @@ class ModelToExport:
                 state[name] = torch.zeros(len(state[name.replace(".bias", ".weight")]))
         return entry.to_theirs(state)
 
-    def shapes(self, layout: Layout) -> dict[str, tuple[int, ...]]:
-        """Return this package's shapes, with the biases that the other format has."""
-        return tensor_shapes(self._config(layout))
-
-    def _config(self, layout: Layout) -> ModelConfig:
-        """Return the shape with the biases that GPT-2 always has."""
-        config = self.saved.config.model
-        return config.replace(bias=True, norm_bias=True) if layout in ("gpt2", "gguf-gpt2") else config
+    def shapes(self, architecture: str) -> dict[str, tuple[int, ...]]:
+        """Return this package's shapes, with the biases that the architecture has."""
+        return tensor_shapes(with_zero_biases(self.saved.config.model, architecture))
 
 
-def read_model(saved: SavedModel, dtype: torch.dtype) -> ModelToExport:
-    """Read the weights of a trained or imported model, and its tokenizer if it has one.
+def read_model(
+    saved: SavedModel, tokenizer: Tokenizer | None, ends: Ends, dtype: torch.dtype
+) -> ModelToExport:
+    """Read the weights of a trained or imported model.
 
     Args:
         saved: The model.
+        tokenizer: Its tokenizer.
+        ends: The tokens around a text.
         dtype: Type that the weights are to be stored in.
 
     Raises:
         NotFiniteError: The weights are not finite, or not in this type.
-        CheckpointError: The weights are damaged, or the tokenizer is missing.
+        CheckpointError: The weights are damaged.
         NotEnoughMemoryError: The weights do not fit into memory.
     """
-    tokenizer = None if saved.fingerprint is None else saved.tokenizer()
     with memory_errors("close other programs"):
         # Without initial values, which take longer to sample than the weights to read.
         model = TransformerLM(saved.config.model, device="meta").to_empty(device="cpu")
@@ -88,4 +90,4 @@ def read_model(saved: SavedModel, dtype: torch.dtype) -> ModelToExport:
                     f"{str(dtype).removeprefix('torch.')} cannot hold",
                     hint="choose --precision bfloat16 or float32",
                 )
-    return ModelToExport(saved, dict(model.named_parameters()), tokenizer)
+    return ModelToExport(saved, dict(model.named_parameters()), tokenizer, ends)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import ModelConfigError
+from bytemill.lm.interchange.exported_tokenizer import keeps_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bytemill.formats.spec import TokenizerSpec
     from bytemill.lm.model_config import ModelConfig
 
 _NO_OPTIONS: dict[str, tuple[Any, ...]] = {
@@ -34,24 +36,29 @@ EXPRESSED: dict[str, dict[str, tuple[Any, ...]]] = {
         "feed_forward": ("gelu", "gelu_exact", "relu", "relu2"),
         **_NO_OPTIONS,
     },
-    "llama": {**_LLAMA, "bias": (False, True)},
-    "mistral": {**_LLAMA, **_ANY_WINDOW},
     "qwen2": {**_LLAMA, **_ANY_WINDOW, "qkv_bias": (True,)},
+    "llama": {**_LLAMA, "bias": (False, True), "qkv_bias": ()},
+    "mistral": {**_LLAMA, **_ANY_WINDOW},
     "qwen3": {**_LLAMA, **_ANY_WINDOW, "qk_norm": (True,)},
 }
 """Per architecture of transformers the values that it has of each option; () stands for all."""
 _LLAMA_CPP_QWEN: dict[str, tuple[Any, ...]] = {"sliding_window": (None,), "rope_scaling": (None, "linear")}
 GGUF_EXPRESSED = {
     "gpt2": {**EXPRESSED["gpt2"], "feed_forward": ("gelu",)},
-    "llama": EXPRESSED["llama"],
     "qwen2": {**EXPRESSED["qwen2"], **_LLAMA_CPP_QWEN},
+    "llama": EXPRESSED["llama"],
     "qwen3": {**EXPRESSED["qwen3"], **_LLAMA_CPP_QWEN},
 }
 """The same for llama.cpp."""
 
 
-def check_supported(config: ModelConfig, *, gguf: bool = False) -> str:
+def check_supported(config: ModelConfig, spec: TokenizerSpec | None = None, *, gguf: bool = False) -> str:
     """Return the first architecture that expresses a model exactly.
+
+    Args:
+        config: Shape of the model.
+        spec: Tokenizer that is exported beside it; transformers must give its ids.
+        gguf: Ask for an architecture of llama.cpp instead of transformers.
 
     Raises:
         ModelConfigError: None does; the message names the options that the nearest one lacks.
@@ -66,7 +73,27 @@ def check_supported(config: ModelConfig, *, gguf: bool = False) -> str:
             + ", ".join(lacking[nearest]),
             hint=f"architectures: {', '.join(table)}",
         )
-    return nearest
+    exact = [name for name, options in lacking.items() if not options]
+    if gguf or spec is None:
+        return exact[0]
+    for name in exact:
+        if keeps_ids(name, spec):
+            return name
+    raise ModelConfigError(
+        f"only the architecture {exact[0]} of transformers has the options of this model, and transformers reads every "
+        f"tokenizer beside it with the pattern and the normalizer of {exact[0]}, which this tokenizer does not have",
+        hint="add --no-tokenizer, and load the tokenizer.json of the model with transformers.PreTrainedTokenizerFast("
+        "tokenizer_file=PATH)",
+    )
+
+
+def with_zero_biases(config: ModelConfig, architecture: str) -> ModelConfig:
+    """Return the shape of the exported model: with biases that the architecture has and the model does not."""
+    if architecture == "gpt2":
+        return config.replace(bias=True, norm_bias=True)
+    if architecture == "llama" and config.qkv_bias:
+        return config.replace(bias=True)
+    return config
 
 
 def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig) -> Iterable[str]:

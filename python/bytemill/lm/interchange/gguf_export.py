@@ -16,7 +16,7 @@ from bytemill.system.extras import import_library
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bytemill.lm.interchange.exported_tensors import ModelToExport
+    from bytemill.lm.interchange.exported_tensors import ModelToExport, OnProgress
     from bytemill.lm.interchange.tensor_map import Layout
     from bytemill.lm.model_config import ModelConfig
 
@@ -30,10 +30,19 @@ _FILE_TYPES = {torch.float32: "ALL_F32", torch.float16: "MOSTLY_F16", torch.bflo
 _TENSOR_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
-def write_gguf(model: ModelToExport, file: Path, *, name: str, dtype: torch.dtype) -> str:
+def write_gguf(
+    model: ModelToExport, file: Path, *, name: str, dtype: torch.dtype, progress: OnProgress
+) -> str:
     """Write metadata, tokenizer and tensors; return the architecture.
 
     Vectors and position embeddings stay float32, as llama.cpp expects.
+
+    Args:
+        model: The model.
+        file: The file.
+        name: Name of the model in the metadata.
+        dtype: Type of the stored matrices.
+        progress: Called with the bytes of weights that are converted, and their total; then they are written.
 
     Raises:
         ModelConfigError: No architecture of llama.cpp has the options of the model.
@@ -62,11 +71,12 @@ def write_gguf(model: ModelToExport, file: Path, *, name: str, dtype: torch.dtyp
             add_tokenizer(
                 writer,
                 model.tokenizer.to_spec(),
-                bos_token=model.bos_token,
-                adds_bos=model.bos_token is not None,
+                bos_token=model.ends.bos,
+                eos_token=model.ends.eos,
+                adds_bos=model.ends.adds_bos,
                 n_ids=config.vocab_size,
             )
-            _add_tensors(writer, gguf, architecture, model, dtype)
+            _add_tensors(writer, gguf, architecture, model, dtype=dtype, progress=progress)
             writer.write_header_to_file()
             writer.write_kv_data_to_file()
             writer.write_tensors_to_file()
@@ -98,9 +108,22 @@ def _add_shape(writer: Any, architecture: str, config: ModelConfig) -> None:
         writer.add_rope_scaling_factor(config.rope_factor)
 
 
-def _add_tensors(writer: Any, gguf: Any, architecture: str, model: ModelToExport, dtype: torch.dtype) -> None:
+def _add_tensors(
+    writer: Any,
+    gguf: Any,
+    architecture: str,
+    model: ModelToExport,
+    *,
+    dtype: torch.dtype,
+    progress: OnProgress,
+) -> None:
     kind = gguf.GGMLQuantizationType[_TENSOR_TYPES[dtype]]
-    for entry in model.entries(_LAYOUTS[architecture]):
+    entries, shapes = model.entries(_LAYOUTS[architecture], architecture), model.shapes(architecture)
+    sizes = [torch.Size(entry.shape(shapes)).numel() * dtype.itemsize for entry in entries]
+    n_done = 0
+    for entry, size in zip(entries, sizes, strict=True):
+        n_done += size
+        progress(n_done, sum(sizes))
         tensor = model.tensor(entry).float().numpy()
         if tensor.ndim < 2 or entry.theirs.startswith("position_embd") or dtype == torch.float32:
             writer.add_tensor(entry.theirs, tensor)

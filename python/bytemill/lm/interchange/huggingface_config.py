@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import ModelConfigError
-from bytemill.lm.interchange.expressible import check_supported
+from bytemill.lm.interchange.expressible import check_supported, with_zero_biases
 from bytemill.lm.model_config import FeedForwardKind, ModelConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bytemill.formats.spec import TokenizerSpec
     from bytemill.lm.interchange.tensor_map import Layout
 
 GPT2, LLAMA, MISTRAL, QWEN2, QWEN3 = "gpt2", "llama", "mistral", "qwen2", "qwen3"
@@ -246,13 +247,18 @@ def _read_rope(values: Mapping[str, Any], location: str) -> dict[str, Any]:
     return result
 
 
-def write_config(config: ModelConfig) -> tuple[Family, dict[str, Any]]:
+def write_config(config: ModelConfig, spec: TokenizerSpec | None = None) -> tuple[Family, dict[str, Any]]:
     """Return the family that expresses a model exactly, and the content of its `config.json`.
+
+    Args:
+        config: Shape of the model.
+        spec: Tokenizer that is exported beside it.
 
     Raises:
         ModelConfigError: No family does; the message names the options that the nearest one lacks.
     """
-    family = FAMILIES[check_supported(config)]
+    family = FAMILIES[check_supported(config, spec)]
+    config = with_zero_biases(config, family.model_type)
     document: dict[str, Any] = {
         "architectures": [family.architecture],
         "model_type": family.model_type,

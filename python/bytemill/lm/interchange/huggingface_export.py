@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from bytemill.formats.gguf.gguf import BEGIN_NAMES, END_NAMES, special_id
-from bytemill.formats.huggingface.folder import with_bos
-from bytemill.formats.huggingface.folder import write_folder as write_tokenizer
+from bytemill.lm.interchange.exported_tokenizer import write_tokenizer
 from bytemill.lm.interchange.huggingface_config import write_config
 from bytemill.lm.tensor_files import write_tensors
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from bytemill.lm.interchange.exported_tensors import ModelToExport
+    from bytemill.lm.interchange.exported_tensors import ModelToExport, OnProgress
     from bytemill.lm.interchange.tensor_map import Entry
 
 CONFIG_NAME = "config.json"
@@ -28,27 +26,43 @@ _INDEX = "model.safetensors.index.json"
 
 
 def write_folder(
-    model: ModelToExport, output: Path, *, max_shard_bytes: int, dtype: torch.dtype
+    model: ModelToExport, output: Path, *, max_shard_bytes: int, dtype: torch.dtype, progress: OnProgress
 ) -> tuple[str, list[Path]]:
     """Write config.json, weights and tokenizer; return the architecture and the files of the weights.
+
+    Args:
+        model: The model.
+        output: The folder.
+        max_shard_bytes: Maximum bytes of weights per file.
+        dtype: Type of the stored matrices.
+        progress: Called with the bytes of weights that are written, and their total.
 
     Raises:
         ModelConfigError: No architecture of transformers has the options of the model.
         OutputError: A file cannot be written.
     """
-    family, document = write_config(model.saved.config.model)
+    tokenizer = model.tokenizer
+    family, document = write_config(
+        model.saved.config.model, None if tokenizer is None else tokenizer.to_spec()
+    )
     document["dtype"] = str(dtype).removeprefix("torch.")
-    special = {} if model.tokenizer is None else model.tokenizer.to_spec().special_tokens
-    ends: dict[str, Any] = {
-        "bos_token_id": special_id(special, model.bos_token, BEGIN_NAMES),
-        "eos_token_id": special_id(special, None, END_NAMES),
-    }
+    ends = {"bos_token_id": None, "eos_token_id": None} if tokenizer is None else model.ends.ids(tokenizer)
     make_folder(output)
     with output_errors(output):
         for stale in (output / CONFIG_NAME, *output.glob(WEIGHT_FILES)):
             stale.unlink(missing_ok=True)
-    named = {_name(entry, family.prefix): entry for entry in model.entries(family.layout)}
-    shards = _divided(named, model, family.layout, max_shard_bytes, dtype)
+    entries = model.entries(family.layout, family.model_type)
+    named = {_name(entry, family.prefix): entry for entry in entries}
+    shapes = model.shapes(family.model_type)
+    shards = _divided(named, shapes, max_shard_bytes, dtype)
+    total = sum(_n_bytes(entry, shapes, dtype) for entry in named.values())
+    n_written = 0
+
+    def written(n_bytes: int) -> None:
+        nonlocal n_written
+        n_written += n_bytes
+        progress(n_written, total)
+
     files: list[Path] = []
     index: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
@@ -56,15 +70,13 @@ def write_folder(
         file = "model.safetensors" if is_single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         tensors = {name: model.tensor(named[name]).to(dtype) for name in names}
         with AtomicFile(output / file) as atomic:
-            write_tensors(atomic.file, tensors)
+            write_tensors(atomic.file, tensors, progress=written)
         files.append(output / file)
         index |= dict.fromkeys(names, file)
     if len(shards) > 1:
-        total = sum(_n_bytes(entry, model.shapes(family.layout), dtype) for entry in named.values())
         write_json(output / _INDEX, {"metadata": {"total_size": total}, "weight_map": index})
-    if model.tokenizer is not None:
-        spec = model.tokenizer.to_spec()
-        write_tokenizer(spec if model.bos_token is None else with_bos(spec, model.bos_token), output)
+    if tokenizer is not None:
+        write_tokenizer(tokenizer, model.ends, output, family.model_type)
         write_json(
             output / "generation_config.json", {key: end for key, end in ends.items() if end is not None}
         )
@@ -77,10 +89,12 @@ def _name(entry: Entry, prefix: str) -> str:
 
 
 def _divided(
-    named: Mapping[str, Entry], model: ModelToExport, layout: Any, max_shard_bytes: int, dtype: torch.dtype
+    named: Mapping[str, Entry],
+    shapes: Mapping[str, tuple[int, ...]],
+    max_shard_bytes: int,
+    dtype: torch.dtype,
 ) -> list[list[str]]:
     """Divide the tensors into files of at most `max_shard_bytes`; a larger tensor has its own file."""
-    shapes = model.shapes(layout)
     shards: list[list[str]] = [[]]
     n_bytes = 0
     for name, entry in named.items():

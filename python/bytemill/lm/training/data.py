@@ -144,6 +144,12 @@ def bos_id_of(tokens: JoinedShards, tokenizer: Tokenizer) -> int | None:
     return tokenizer.special_tokens.get(found.pop() or "") if len(found) == 1 else None
 
 
+def separator_of(tokens: JoinedShards) -> int | None:
+    """Return the id of the token between documents, from the first folder that has one."""
+    separators = (part.manifest.separator_id for part in tokens.parts)
+    return next((separator for separator in separators if separator is not None), None)
+
+
 def document_mask(
     config: TrainConfig, tokens: JoinedShards | None, tokenizer: Tokenizer, setting: str
 ) -> DocumentMask:

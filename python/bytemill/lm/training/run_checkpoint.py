@@ -58,6 +58,8 @@ class RunCheckpoint:
     """Path inside the folder -> sha256."""
     bos_id: int | None = None
     """Id of the special token at the start of every training document."""
+    separator: int | None = None
+    """Id of the token between documents in the training data, if there was one."""
 
     @property
     def has_average(self) -> bool:
@@ -128,6 +130,7 @@ def publish_checkpoint(
     fingerprint: str,
     shards: ShardHashes,
     bos_id: int | None,
+    separator: int | None,
 ) -> None:
     """Add the manifest to a folder of complete files, and give the folder its final name.
 
@@ -140,6 +143,7 @@ def publish_checkpoint(
         fingerprint: Fingerprint of the tokenizer.
         shards: Hashes of the data.
         bos_id: Id of the special token at the start of every training document.
+        separator: Id of the token between documents in the training data.
 
     Raises:
         OutputError: The manifest cannot be written, or the folder cannot be renamed.
@@ -150,6 +154,7 @@ def publish_checkpoint(
         "fingerprint": fingerprint,
         "shards": shards,
         "bos_id": bos_id,
+        "separator": separator,
         "files": dict(files),
         "config": config.to_dict(),
     }
@@ -199,7 +204,8 @@ def read_checkpoint(path: Path) -> RunCheckpoint:
                 for role in ("training", "validation")
             },
             files={relative_name(name): str(sha256) for name, sha256 in dict(document["files"]).items()},
-            bos_id=document.get("bos_id"),  # missing in the first runs
+            bos_id=document.get("bos_id"),  # missing in the first runs, like the next one
+            separator=document.get("separator"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged: {error}") from error

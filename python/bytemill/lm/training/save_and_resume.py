@@ -10,6 +10,7 @@ from bytemill.errors import BytemillError, CheckpointError, OutputError
 from bytemill.lm.checkpoint import distinct
 from bytemill.lm.sharded_tensors import is_sharded, whole
 from bytemill.lm.training.checkpoint_write import CheckpointContents, CheckpointWrite
+from bytemill.lm.training.data import separator_of
 from bytemill.lm.training.distributed import whole_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.metrics_log import MetricsLog
@@ -169,6 +170,7 @@ def _publish(
                 fingerprint=run.tokenizer.fingerprint,
                 shards=run.shards,
                 bos_id=run.bos_id,
+                separator=separator_of(run.batches.tokens),
             )
         except OutputError as error:
             errors.append(error)

@@ -41,6 +41,8 @@ class SavedModel:
     """Fingerprint of the tokenizer; None if the model was imported without one."""
     refused: list[str] = field(default_factory=list[str])
     """Newer checkpoints that were damaged."""
+    separator: int | None = None
+    """Id of the token between documents in the training data, if there was one."""
 
     @property
     def bos_id(self) -> int | None:
@@ -120,6 +122,7 @@ def find_saved_model(path: str | os.PathLike[str]) -> SavedModel:
         run.tokenizer,
         checkpoint.fingerprint,
         refused,
+        checkpoint.separator,
     )
 
 
