@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -12,7 +13,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError, ShardError
@@ -213,6 +216,19 @@ def test_killed_at_any_moment_of_a_save_the_run_resumes_bit_for_bit(
     assert left[0] == [step(1)]
     assert step(2) in left[-1]
     assert all(visible for visible in left)
+
+
+def test_equal_runs_have_equal_files(settings: Settings):
+    resolved = settings(training__steps=2, model__dropout=0.1, optimizer__ema_decay=0.5)
+    checkpoints: list[dict[str, bytes]] = []
+    for _ in range(2):
+        random.random(), np.random.random(), torch.rand(1)  # as other code of the process may
+        (path,) = train(resolved, overwrite=True).checkpoint_files()
+        files = (file for file in path.rglob("*") if file.is_file())
+        checkpoints.append({file.relative_to(path).as_posix(): file.read_bytes() for file in files})
+    assert checkpoints[0].keys() >= {WEIGHTS, TRAINER, MANIFEST}
+    for name, content in checkpoints[0].items():
+        assert checkpoints[1][name] == content, name
 
 
 def test_multiples_of_keep_every_are_saved_and_kept_for_ever(settings: Settings):

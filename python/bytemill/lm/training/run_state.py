@@ -1,4 +1,4 @@
-"""Save and restore the state of all random generators."""
+"""Seed, save and restore all random generators."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 
 
 def seed_generators(seed: int, rank: int, step: int = 0) -> None:
-    """Seed torch's generators, which draw dropout, for a process that starts or joins a run at `step`."""
-    is_first = rank == step == 0
-    torch.manual_seed(seed if is_first else key_of(seed, rank, step) >> 1)  # pyright: ignore[reportUnknownMemberType]
+    """Seed the global generators of Python, NumPy and torch for a process that starts or joins a run at `step`.
+
+    torch's draw dropout. Checkpoints hold the states of all, so that equal runs have equal files.
+    """
+    own = seed if rank == step == 0 else key_of(seed, rank, step) >> 1
+    torch.manual_seed(own)  # pyright: ignore[reportUnknownMemberType]
+    random.seed(own)
+    np.random.seed(own % (1 << 32))
 
 
 def generators_state(device: torch.device | None = None) -> dict[str, Any]:

@@ -38,7 +38,8 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
     """Train a model, or resume the run in `run.folder` from its newest checkpoint.
 
     A resumed run gives the same weights and metrics as an uninterrupted one, on the CPU bit for bit. The first
-    SIGINT or SIGTERM saves a checkpoint after the current step. torch's global generator is seeded.
+    SIGINT or SIGTERM saves a checkpoint after the current step. The global generators of Python, NumPy and torch are
+    seeded.
 
     In a process started by `torchrun`, the processes train together: each takes its share of the batch, and the first
     one alone writes and reports. A signal to any of them stops all after the same step.
