@@ -69,7 +69,7 @@ def test_the_startup_file_keeps_its_content_and_gets_one_entry(
         (["bytemill", "data", "re"], ["reencode"]),
         (["bytemill", "tokenizer", "train", "--vo"], ["--vocab-size"]),
         (["bytemill", "tokenizer", "train", "--ties", ""], ["bytes", "huggingface"]),
-        (["bytemill", "data", "convert", "shards", "out", "--dtype", "int6"], ["int64"]),
+        (["bytemill", "data", "convert", "shards", "out", "--source-dtype", "int6"], ["int64"]),
         (["bytemill", "data", "encode", "t.json", "a.txt", "--layout", "meg"], ["megatron"]),
     ],
 )

@@ -62,8 +62,16 @@ def test_convert_reads_what_nanogpt_prepared(tokenizer_file: str, run: Run):
     refused = run("data", "convert", "train.bin", "out", "--layout", "megatron")
     assert refused.status == 1
     assert "the layout of train.bin is unknown" in refused.err
-    assert "--source-layout bin --dtype uint16" in refused.err
-    arguments = ["--source-layout", "bin", "--dtype", "uint16", "--separator", "<|endoftext|>", "--tokenizer"]
+    assert "--source-layout bin --source-dtype uint16" in refused.err
+    arguments = [
+        "--source-layout",
+        "bin",
+        "--source-dtype",
+        "uint16",
+        "--separator",
+        "<|endoftext|>",
+        "--tokenizer",
+    ]
     outcome = run(
         "data", "convert", "train.bin", "out", "--layout", "megatron", *arguments, tokenizer_file, "--json"
     )

@@ -22,7 +22,7 @@ SourceLayout: TypeAlias = Annotated[
 ]
 SourceDtype: TypeAlias = Annotated[
     IdType | None,
-    Parameter(name="--dtype", help="Type of the ids in files that do not store it (bin, datatrove)."),
+    Parameter(name="--source-dtype", help="Type of the ids in files that do not store it (bin, datatrove)."),
 ]
 NoVerify: TypeAlias = Annotated[
     bool, Parameter(name="--no-verify", negative=(), help="Skip the sha256 check of the source shards.")
@@ -44,7 +44,7 @@ EXAMPLES = """Examples:
   bytemill data convert shards for_megatron --layout megatron
   bytemill data convert shards for_llmc --layout llmc --shard-tokens 200000000
   bytemill data convert train.bin shards --layout npy \\
-    --source-layout bin --dtype uint16
+    --source-layout bin --source-dtype uint16
   bytemill data convert 'fineweb_*.bin' shards --layout npy --separator 50256"""
 
 
@@ -68,6 +68,10 @@ def convert(
     tokenizer: Annotated[
         Path | None,
         Parameter(help="The tokenizer of files without a manifest: a file, or a name such as gpt2."),
+    ] = None,
+    dtype: Annotated[
+        Literal["uint16", "uint32"] | None,
+        Parameter(help="Type of the ids in the result; by default the narrowest for the vocabulary."),
     ] = None,
     source_layout: SourceLayout = None,
     source_dtype: SourceDtype = None,
@@ -100,6 +104,7 @@ def convert(
             separator=separator_of(separator),
             keep_separators=keep_separators,
             tokenizer=None if tokenizer is None else open_tokenizer(tokenizer),
+            dtype=dtype,
             source_layout=source_layout,
             source_dtype=source_dtype,
             note=lambda note: output.note(note, quiet=quiet),

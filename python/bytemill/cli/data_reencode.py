@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.data_convert import IdType, LayoutName, NoVerify, Separator, ShardTokens, separator_of
+from bytemill.cli.data_convert import (
+    LayoutName,
+    NoVerify,
+    Separator,
+    ShardTokens,
+    SourceDtype,
+    SourceLayout,
+    separator_of,
+)
 from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.interruption import interruptible, resume_hint
 from bytemill.storage import shown
@@ -54,13 +62,8 @@ def reencode(
         ),
     ] = "fail",
     threads: options.Threads = None,
-    source_layout: Annotated[
-        str | None, Parameter(help="Layout of files without a manifest, if it cannot be recognized: bin.")
-    ] = None,
-    source_dtype: Annotated[
-        IdType | None,
-        Parameter(name="--dtype", help="Type of the ids in files that do not store it (bin, datatrove)."),
-    ] = None,
+    source_layout: SourceLayout = None,
+    source_dtype: SourceDtype = None,
     no_verify: NoVerify = False,
     processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
     overwrite: options.Overwrite = False,

@@ -31,6 +31,8 @@ DEFAULT_SHARD_TOKENS = 100_000_000
 UNKNOWN_FINGERPRINT = "unknown"
 """Fingerprint in manifests of ids from an unknown tokenizer."""
 
+_N_IDS: dict[Dtype, int] = {"uint16": 1 << 16, "uint32": 1 << 32}
+"""Number of ids that each type holds."""
 _MOVED = {True: "is moved to the start of each document", False: "is moved to the end of each document"}
 
 
@@ -65,6 +67,7 @@ def convert_shards(
     keep_separators: bool = False,
     document_index: bool | None = None,
     tokenizer: NamedTokenizer | None = None,
+    dtype: Dtype | None = None,
     source_layout: str | None = None,
     source_dtype: str | None = None,
     note: Callable[[str], None] | None = None,
@@ -85,6 +88,8 @@ def convert_shards(
             layout expects, and every document gets one.
         document_index: Write `documents.npy`; by default if the ends of documents are known.
         tokenizer: The tokenizer that encoded the ids. By default the manifest's fingerprint, else unknown.
+        dtype: Type of the ids in the result. By default uint16 if the vocabulary has at most 65,536 ids, else uint32.
+            The vocabulary is the manifest's or the tokenizer's; if it is unknown, the highest id decides.
         source_layout: Layout of files without a manifest.
         source_dtype: Type of the ids in files that do not store it.
         note: Called with a sentence if separators are moved.
@@ -115,12 +120,12 @@ def convert_shards(
         )
     known = tokens.manifest
     n_vocab = known.n_vocab if known else tokenizer.n_vocab if tokenizer else None
-    dtype = target.dtype(_narrowest(tokens, n_vocab))
+    stored_dtype = target.dtype(_dtype(tokens, n_vocab, dtype))
     if shard_tokens is None:
         shard_tokens = known.settings.shard_tokens if known else DEFAULT_SHARD_TOKENS
     if shard_tokens < 1:
         raise ShardError(f"shard_tokens is {shard_tokens}; it must be at least 1")
-    target.header(dtype, shard_tokens)  # checks the number before a folder is touched
+    target.header(stored_dtype, shard_tokens)  # checks the number before a folder is touched
     fingerprint = known.fingerprint if known else tokenizer.fingerprint if tokenizer else UNKNOWN_FINGERPRINT
     has_index = tokens.knows_documents and document_index is not False
     with (
@@ -131,7 +136,7 @@ def convert_shards(
         writer = ShardWriter(
             output.folder,
             target,
-            dtype,
+            stored_dtype,
             shard_tokens,
             fingerprint,
             document_index=has_index,
@@ -139,7 +144,7 @@ def convert_shards(
             finished=output.finished,
         )
         stack.callback(writer.close)
-        checked = _CheckedIds(tokens, n_vocab if n_vocab is not None else 2**32)
+        checked = _CheckedIds(tokens, n_vocab if n_vocab is not None else 2**32, stored_dtype)
         n_documents = 0
         if note and _moves(tokens, target, keep_separators):
             note(
@@ -158,7 +163,7 @@ def convert_shards(
             bytemill_version=__version__,
             fingerprint=fingerprint,
             n_vocab=n_vocab if n_vocab is not None else checked.highest + 1,
-            dtype=dtype,
+            dtype=stored_dtype,
             n_tokens=writer.n_tokens,
             n_documents=n_documents if tokens.knows_documents else n_known,
             shards=shards,
@@ -230,20 +235,28 @@ def _settings(
     )
 
 
-def _narrowest(tokens: TokenSource, n_vocab: int | None) -> Dtype:
-    if n_vocab is not None:
-        return "uint16" if n_vocab <= 1 << 16 else "uint32"
-    return "uint16" if tokens.dtype in ("uint8", "uint16") else "uint32"
+def _dtype(tokens: TokenSource, n_vocab: int | None, dtype: Dtype | None) -> Dtype:
+    """Return the type of the ids: the requested one, else the narrowest for the vocabulary or for the highest id."""
+    if dtype is not None:
+        if dtype not in _N_IDS:
+            raise ShardError(f"dtype is {dtype!r}", hint=f"use one of {', '.join(_N_IDS)}")
+        return dtype
+    if n_vocab is None and tokens.dtype in ("uint8", "uint16"):
+        return "uint16"
+    if n_vocab is None:
+        n_vocab = max(int(block.tokens.max()) for block in tokens.blocks()) + 1
+    return "uint16" if n_vocab <= _N_IDS["uint16"] else "uint32"
 
 
 class _CheckedIds:
-    """Checks that ids are in the vocabulary."""
+    """Checks that ids are in the vocabulary, and that their type holds them."""
 
-    def __init__(self, tokens: TokenSource, n_vocab: int) -> None:
+    def __init__(self, tokens: TokenSource, n_vocab: int, dtype: Dtype) -> None:
         self.n_tokens = 0
         self.highest = 0
         self._source = tokens
         self._n_vocab = n_vocab
+        self._dtype: Dtype = dtype
 
     def blocks(self) -> Iterator[TokenBlock]:
         for block in self._source.blocks():
@@ -254,6 +267,12 @@ class _CheckedIds:
                 raise ShardError(
                     f"{where} is {bad:,}, which is not in a vocabulary of {self._n_vocab:,}",
                     hint="the file is damaged, or has another dtype or tokenizer",
+                )
+            if highest >= _N_IDS[self._dtype]:
+                where = self._source.locate(self.n_tokens + int(np.argmax(block.tokens == highest)))
+                raise ShardError(
+                    f"{where} is {highest:,}, which {self._dtype} cannot hold",
+                    hint='use --dtype uint32 (dtype="uint32"), or leave it out',
                 )
             self.highest = max(self.highest, highest)
             self.n_tokens += len(block.tokens)

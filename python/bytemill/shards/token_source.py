@@ -277,7 +277,7 @@ def open_tokens(
             raise ShardError(
                 f"the shards in {root} have layout {manifest.layout} and dtype {manifest.dtype}, not "
                 f"{layout or manifest.layout} and {dtype or manifest.dtype}",
-                hint="leave out --source-layout and --dtype: the manifest has both",
+                hint="leave out --source-layout and --source-dtype: the manifest has both",
             )
         if not manifest.shards:
             raise ShardError(f"the shards in {root} contain no tokens")
@@ -376,5 +376,5 @@ def _layout_name(file: Path) -> str:
         return names[0]
     raise ShardError(
         f"the layout of {file} is unknown",
-        hint="for ids without a header: --source-layout bin --dtype uint16",
+        hint="for ids without a header: --source-layout bin --source-dtype uint16",
     )

@@ -219,7 +219,7 @@ def test_files_of_others_are_told_apart_by_their_names(tmp_path: Path, suffix: s
     convert_shards(path, tmp_path / "out", layout="npy")
     assert TokenShards(tmp_path / "out")[:].tolist() == list(range(10))
     manifest = read_manifest(tmp_path / "out")
-    assert (manifest.fingerprint, manifest.n_vocab, manifest.dtype) == ("unknown", 10, "uint32")
+    assert (manifest.fingerprint, manifest.n_vocab, manifest.dtype) == ("unknown", 10, "uint16")
     assert manifest.documents is None
 
 
@@ -262,11 +262,44 @@ def test_an_id_outside_the_vocabulary_is_named(tmp_path: Path, bad: int) -> None
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("layout", ["bin", "llmc", "npy"])
+@pytest.mark.parametrize("source_dtype", ["uint16", "int32", "uint32", "int64"])
+def test_the_type_follows_the_highest_id(tmp_path: Path, layout: str, source_dtype: str) -> None:
+    for highest, dtype in ((50_256, "uint16"), (65_535, "uint16"), (65_536, "uint32")):
+        if highest > np.iinfo(source_dtype).max:
+            continue
+        ids = np.array([7, highest, 3], source_dtype)
+        np.save(tmp_path / "ids.npy", ids)
+        manifest = convert_shards(tmp_path / "ids.npy", tmp_path / f"{highest}", layout=layout)
+        assert (manifest.dtype, manifest.n_vocab) == (dtype, highest + 1)
+        [shard] = manifest.shards
+        data = (tmp_path / f"{highest}" / shard.file).read_bytes()
+        assert data.endswith(ids.astype(dtype).tobytes())
+        if layout == "llmc":
+            header = np.frombuffer(data[:12], np.int32).tolist()
+            assert header == [*((20240520, 1) if dtype == "uint16" else (20240801, 7)), 3]
+
+
+def test_the_type_can_be_forced(tmp_path: Path) -> None:
+    np.save(tmp_path / "ids.npy", np.array([7, 50_256, 3]))
+    manifest = convert_shards(tmp_path / "ids.npy", tmp_path / "wide", layout="bin", dtype="uint32")
+    assert manifest.dtype == "uint32"
+    assert np.fromfile(tmp_path / "wide" / "shard_00000.bin", np.uint32).tolist() == [7, 50_256, 3]
+    # From there back, whatever the type of the source.
+    assert convert_shards(tmp_path / "wide", tmp_path / "narrow", layout="bin").dtype == "uint16"
+    np.save(tmp_path / "ids.npy", np.array([7, 65_536, 3]))
+    with pytest.raises(ShardError, match=r"ids.npy: token 1 is 65,536, which uint16 cannot hold"):
+        convert_shards(tmp_path / "ids.npy", tmp_path / "out", layout="bin", dtype="uint16")
+    with pytest.raises(ShardError, match="dtype is 'int8'"):
+        convert_shards(tmp_path / "ids.npy", tmp_path / "out", layout="bin", dtype="int8")  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_cannot_be_known_is_asked_for(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(ShardError, match=r"the layout of .*train\.bin is unknown") as caught:
         convert_shards(source, out, layout="npy")
-    assert "--source-layout bin --dtype uint16" in str(caught.value.hint)
+    assert "--source-layout bin --source-dtype uint16" in str(caught.value.hint)
     with pytest.raises(ShardError, match="does not store the type of its ids"):
         convert_shards(source, out, layout="npy", source_layout="bin")
     with pytest.raises(ShardError, match=r"needs the ends of documents, which are unknown in") as caught:

@@ -109,7 +109,7 @@ def known_dtype(path: Path, dtype: str | None) -> str:
     if dtype is None:
         raise ShardError(
             f"{path.name} does not store the type of its ids",
-            hint='name it: --dtype uint16 (dtype="uint16"), or uint32',
+            hint='name it: --source-dtype uint16 (source_dtype="uint16"), or uint32',
         )
     if dtype not in ITEM_BYTES:
         raise ShardError(f"unknown dtype {dtype!r}", hint=f"choose one of {', '.join(ITEM_BYTES)}")
