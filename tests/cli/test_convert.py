@@ -124,7 +124,7 @@ def test_settings_stored_in_a_file_cannot_be_overridden(tokenizer_file: str, run
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("tokenizer.json", "tokenizer.json"), "tokenizer.json already exists\nhint: choose another name, or replace"),
+        (("tokenizer.json", "tokenizer.json"), "tokenizer.json is an input\nhint: choose another output"),
         (
             ("tokenizer.json", "x.bin"),
             "no output format has files named *.bin\nhint: name the format with --output-format: gpt2",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import bytemill as bm
-from bytemill.errors import CorpusError, ShardError, StorageError
+from bytemill.errors import CorpusError, OutputError, ShardError, StorageError
 from bytemill.shards.convert import convert_shards
 from bytemill.shards.layouts import LAYOUTS
 from bytemill.shards.lock import held
@@ -75,7 +75,7 @@ def test_conversions(
     assert not work_folder(url).exists() or not any(work_folder(url).rglob("shard*"))
     with pytest.raises(ShardError, match=f"{url} already contains shards"):
         convert_shards(tmp_path / "shards", url, **options)
-    with pytest.raises(ShardError, match=f"{url} is the folder of the source"):
+    with pytest.raises(OutputError, match=f"{url} is an input"):
         convert_shards(url, url, overwrite=True, **options)
     StoreFolder(url).put("shard_00000.0123456789ab.npy", b"left")
     again = convert_shards(tmp_path / "shards", url, overwrite=True, shard_tokens=2000, **options)

@@ -81,6 +81,7 @@ def compare(
     from bytemill.comparison import compare as run
     from bytemill.comparison.result import check_output_name
     from bytemill.corpus import parse_bytes
+    from bytemill.storage.input_check import check_file_is_no_input
 
     if not text:
         raise CycloptsError("there is no text to compare on: give --text FILE")
@@ -92,10 +93,15 @@ def compare(
         if not is_named or Path(entry).exists():
             name, path = "text", entry
         groups.setdefault(name, []).append(path)
+    texts = {name: corpus.corpus(paths) for name, paths in groups.items()}
+    if output_path is not None:
+        files = [file for each in texts.values() for file in each.input_files]
+        languages = () if parallel is None else tuple(parallel.glob("*"))
+        check_file_is_no_input(output_path, [*tokenizers, *files, *languages])
     with interruptible("run the same command again"), ProgressDisplay(quiet=quiet) as display:
         comparison = run(
             list(tokenizers),
-            {name: corpus.corpus(paths) for name, paths in groups.items()},
+            texts,
             parallel=parallel,
             sizes=_numbers(sizes),
             model=model,

@@ -149,7 +149,7 @@ def encode(
         return
     started, last = time.monotonic(), None
     with (
-        profiled(profile, profile_file) as measured,
+        profiled(profile, profile_file, [tokenizer_file, *source.input_files]) as measured,
         interruptible(lambda: resume_hint(output_folder)),
         ProgressDisplay(quiet=quiet) as display,
     ):

@@ -126,8 +126,13 @@ def report(
     from bytemill.cli.experiment_views import write_findings
     from bytemill.experiment.findings import Findings
     from bytemill.experiment.report import report as render
+    from bytemill.experiment.results import StudyFolder
     from bytemill.storage import write_file
+    from bytemill.storage.input_check import check_file_is_no_input
 
+    own = StudyFolder(folder)
+    if output_path is not None:
+        check_file_is_no_input(output_path, set(own.files) - {own.report})
     findings = Findings(folder)
     if output_path is not None:
         write_file(output_path, render(findings).encode())

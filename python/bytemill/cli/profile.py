@@ -2,12 +2,13 @@
 
 import contextlib
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bytemill.cli import output
 from bytemill.profiling import PhaseUse, Profile, ProfileResult, ThreadUse
+from bytemill.storage.input_check import check_file_is_no_input
 from bytemill.system.atomic_files import AtomicFile, write_json
 from bytemill.system.units import format_bytes, format_rate, format_seconds
 
@@ -24,17 +25,21 @@ class Profiled:
 
 
 @contextlib.contextmanager
-def profiled(enabled: bool, file: Path | None = None) -> Generator[Profiled]:
+def profiled(
+    enabled: bool, file: Path | None = None, others: Iterable[str | Path] = ()
+) -> Generator[Profiled]:
     """Profiles the block where somebody asked for it, and shows the result on standard error at its end.
 
-    At its end means also after Ctrl-C and after an error. `file` takes the profile as JSON. The block should enclose
-    the display of progress, whose bar is to be gone by then; `Profiled` has its result only after the block.
+    At its end means also after Ctrl-C and after an error. `file` takes the profile as JSON, and must be none of the
+    `others` that the command reads or writes. The block should enclose the display of progress, whose bar is to be
+    gone by then; `Profiled` has its result only after the block.
     """
     measured = Profiled()
     if not enabled and file is None:
         yield measured
         return
     if file is not None:
+        check_file_is_no_input(file, others)
         AtomicFile(file).discard()  # what cannot be written should be known before the work
     profile = Profile()
     try:

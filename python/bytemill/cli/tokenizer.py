@@ -123,6 +123,7 @@ def train(
         training_inputs,
     )
     from bytemill.storage import exists
+    from bytemill.storage.input_check import check_file_is_no_input
     from bytemill.system.output_file import check_output_file
     from bytemill.system.output_lock import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
@@ -142,9 +143,11 @@ def train(
             quiet=quiet,
         )
     source, counts_file = training_inputs(inputs, corpus, counts)
+    read = [*source.input_files, *counts]
+    check_file_is_no_input(target, read)
     folder = checkpoint_folder(output_file, counts_file)
     with (
-        profiled(profile, profile_file) as measured,
+        profiled(profile, profile_file, [*read, target]) as measured,
         interruptible(
             lambda: training_resume_hint(target, folder, counts_file, in_units=processes.is_distributed)
         ),

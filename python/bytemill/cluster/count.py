@@ -22,6 +22,7 @@ from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import plain_text_start
 from bytemill.errors import CorpusError, OutputError
 from bytemill.storage import StoreFolder, url_of
+from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.atomic_files import make_folder
 from bytemill.system.output_lock import lock_output
 from bytemill.system.paths import cache_folder
@@ -76,9 +77,10 @@ def count_corpus(
         ClusterError: A task failed for a reason other than its input, the cluster is lost, or the folder belongs to
             another counting.
         CorpusError: The corpus is empty, cannot be read or cannot be divided.
-        OutputError: The folder cannot be written, or another process is using it.
+        OutputError: The folder cannot be written, another process is using it, or it holds an input.
         StorageError: The store cannot be read or written.
     """
+    check_folder_is_no_input(work_folder, files=corpus.input_files, folders=corpus.input_folders)
     folder, url = _local_folder(work_folder), url_of(work_folder)
     unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)
     make_folder(folder)

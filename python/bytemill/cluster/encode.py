@@ -90,6 +90,7 @@ def encode_corpus(
         raise ClusterError(
             "only files and shards are encoded by several processes", hint="encode it without an executor"
         )
+    job.check_output(out_folder)
     corpus, target = job.source, target_of(out_folder, job.parts)
     if not overwrite and (complete := target.complete(job.request, recheck=recheck)):
         if recheck:

@@ -212,6 +212,17 @@ class Corpus:
         return [reader.name for reader in self._readers]
 
     @property
+    def input_files(self) -> list[str]:
+        """Names of the files that are read, and of the lists that name them."""
+        lists = [source.input[1:] for source in self.sources if source.input.startswith("@")]
+        return [*dict.fromkeys(lists), *(source.name for source in self.sources if not source.is_stdin)]
+
+    @property
+    def input_folders(self) -> list[str]:
+        """Folders whose files are read, or their URLs."""
+        return list(dict.fromkeys(source.folder for source in self.sources if source.folder))
+
+    @property
     def can_resume(self) -> bool:
         """See `DocumentSource`."""
         return all(reader.is_rereadable and not reader.runs_user_code for reader in self._readers)

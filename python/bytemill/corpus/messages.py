@@ -83,7 +83,7 @@ def _paths(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, inner in cast("dict[Any, object]", value).items():
         path = prefix + str(name).replace(".", "\\.")
         if isinstance(inner, dict) and inner:
-            yield from _paths(inner, f"{path}.")
+            yield from _paths(cast("object", inner), f"{path}.")
         else:
             yield path, inner
 

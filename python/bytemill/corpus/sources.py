@@ -45,6 +45,8 @@ class Source:
     """The file that a URL names."""
     input: str = field(default="", repr=False)
     """The input name that led here: a glob, a folder, a list, or the file itself."""
+    folder: str = field(default="", repr=False)
+    """The folder, or its URL, if the input is one."""
     stop: int | None = field(default=None, repr=False)
     """Where reading ends, for a part of a file (`corpus.ranges`): a byte, or a row of a Parquet file."""
     stamp: FileStamp | None = field(default=None, repr=False, compare=False)
@@ -206,10 +208,11 @@ def _sources_of(name: str, format: str) -> list[Source]:  # noqa: A002
         if is_folder:
             wanted = set(folders.corpus_files(name, [file for file, _, _ in files], format))
             files = [file for file in files if file[0] in wanted]
-        return [Source(file, n_bytes, None, remote) for file, n_bytes, remote in files]
+        folder = name.rstrip("/") if is_folder else ""
+        return [Source(file, n_bytes, None, remote, folder=folder) for file, n_bytes, remote in files]
     if not glob.has_magic(name) or os.path.lexists(name):
         if os.path.isdir(name):  # noqa: PTH112  (False for a name that is too long)
-            return [_file_source(file) for file in folders.files_in(name, format)]
+            return [replace(_file_source(file), folder=name) for file in folders.files_in(name, format)]
         return [_file_source(name)]
     if len(name) > _LONGEST_PATH:
         # A text by mistake: searching for files would take minutes and exhaust memory.

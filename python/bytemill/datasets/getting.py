@@ -17,6 +17,7 @@ from bytemill.datasets.download import (
     find_on_hub,
 )
 from bytemill.errors import CorpusError, DownloadError
+from bytemill.storage.input_check import check_file_is_no_input
 from bytemill.system.atomic_files import AtomicFile, make_folder
 from bytemill.system.paths import cache_folder
 
@@ -71,7 +72,7 @@ def get(
     Raises:
         CorpusError: There is no data set of this name, or `from_file` cannot be read.
         DownloadError: The download fails, or a file is not the published one.
-        OutputError: The file cannot be written.
+        OutputError: The file cannot be written, or is `from_file`.
     """
     dataset, show = _lookup(name), progress or _show_nothing
     found = None if overwrite else find(name, output)
@@ -80,6 +81,7 @@ def get(
         return found
     target = _local_path(dataset, output)
     if from_file is not None:
+        check_file_is_no_input(target, [from_file])
         _check(Path(from_file), dataset, show, with_sha256=True)
         return _copy(Path(from_file), target)
     try:

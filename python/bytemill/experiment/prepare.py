@@ -16,9 +16,10 @@ from bytemill.errors import RunConfigError
 from bytemill.experiment.budget import Allowance, allowance, padded_sizes, with_equal_parameters
 from bytemill.experiment.documents import StoredText, store_text
 from bytemill.experiment.grid import TokenizerSource, tokenizer_sources
-from bytemill.experiment.results import read_rates
+from bytemill.experiment.results import StudyFolder, read_rates
 from bytemill.experiment.scoring import common_context
 from bytemill.lm.planning import parameters_by_part
+from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.training.train import TrainingStoppedEarly, train
 
@@ -85,8 +86,14 @@ class Materials:
 
     def _store(self, name: str, inputs: tuple[str, ...], limit: int | None) -> StoredText:
         self.report(f"reading the text {name}")
+        paths = self._paths(inputs)
+        corpus = Corpus(paths)
+        own = {file.name for file in StudyFolder(self.folder).files}
+        check_folder_is_no_input(
+            self.folder, files=corpus.input_files, folders=corpus.input_folders, replaced=own.__contains__
+        )
         return store_text(
-            self._paths(inputs),
+            paths,
             self.folder / "text" / name,
             documents=self.study.text.documents,
             max_bytes=limit,

@@ -208,6 +208,11 @@ class StudyFolder:
         """Figures of the tokenizers that need no model."""
         return self.path / "figures.json"
 
+    @property
+    def files(self) -> list[Path]:
+        """The files in the folder itself."""
+        return [self.results, self.grid, self.report, self.failures, self.figures, self.path / "study.toml"]
+
     def cell(self, name: str) -> Path:
         """Return the folder of a cell."""
         return self.path / "cells" / name

@@ -103,6 +103,11 @@ def read_model_folder(path: Path) -> ModelFolder:
     return folder
 
 
+def files_in(path: Path) -> list[Path]:
+    """Return the files of a model: those in a folder, or the file itself. Nothing for a URL."""
+    return [*path.iterdir()] if path.is_dir() else [path]
+
+
 def check_output(path: Path, *, overwrite: bool) -> None:
     """Check that a folder, or that of a URL, holds no files that would be mixed with new ones or replaced.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from bytemill.analysis.metrics import token_size_histogram, vocabulary_use
 from bytemill.analysis.summary import describe, longest_words
+from bytemill.corpus import Corpus
 from bytemill.errors import ShardError
 from bytemill.quickstart import corpus as text_sources
 from bytemill.quickstart.corpus import END_OF_TEXT
@@ -20,6 +21,7 @@ from bytemill.quickstart.measure import compare, sweep
 from bytemill.quickstart.report import report
 from bytemill.quickstart.result import TRAINING_STEP, Part, QuickstartResult, Timing
 from bytemill.shards import TokenShards, encode_corpus
+from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.atomic_files import write_text
 from bytemill.system.extras import install_hint
 from bytemill.training.train import train
@@ -69,6 +71,9 @@ def run(
     output = QuickstartFolder(Path(folder))
     clock = _Clock(on_step)
     with clock.step("collecting text"):
+        if corpus:
+            read = Corpus(corpus)
+            check_folder_is_no_input(output.path, files=read.input_files, folders=read.input_folders)
         documents = text_sources.file_documents(corpus) if corpus else text_sources.python_documents()
         training, validation = text_sources.split(documents)
         output.prepare()

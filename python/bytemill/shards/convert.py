@@ -13,13 +13,14 @@ from bytemill._core import __version__
 from bytemill.errors import ShardError
 from bytemill.profiling import phase
 from bytemill.shards.layouts import layout_named
+from bytemill.shards.lock import is_replaced_name
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo
 from bytemill.shards.output_folder import output_folder
 from bytemill.shards.separators import move_separators
 from bytemill.shards.shard_writer import ShardWriter
 from bytemill.shards.token_source import TokenBlock, TokenSource, find_separator, open_tokens
 from bytemill.shards.verify import require_intact
-from bytemill.storage import shown
+from bytemill.storage.input_check import check_folder_is_no_input
 
 if TYPE_CHECKING:
     import os
@@ -103,12 +104,15 @@ def convert_shards(
     Raises:
         ShardError: If the source cannot be read, is damaged or is of another tokenizer; if `out_folder` contains other
             shards; or if the layout cannot represent the ids or documents.
-        OutputError: If writing fails.
+        OutputError: If writing fails, or if `out_folder` is, contains or lies in the source.
         StorageError: If an object store cannot be read or written.
     """
     target = layout_named(layout)
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
-    _check(tokens, tokenizer, Path(source), Path(out_folder))
+    _check(tokens, tokenizer, Path(source))
+    check_folder_is_no_input(
+        out_folder, files=map(str, tokens.files), folders=tokens.folders, replaced=is_replaced_name
+    )
     if verify and tokens.manifest:
         require_intact(tokens.files[0].parent, tokens.manifest)
     find_separator(tokens, separator, tokenizer.special_tokens if tokenizer else {})
@@ -182,15 +186,10 @@ def convert_shards(
     return manifest
 
 
-def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path, out_folder: Path) -> None:
-    """Check the source and the output folder before anything is written."""
+def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path) -> None:
+    """Check the source before anything is written."""
     if tokens.n_tokens == 0:
         raise ShardError(f"{source} contains no tokens")
-    folders = [source.resolve(), *(file.parent.resolve() for file in tokens.files)]
-    if out_folder.resolve() in folders:
-        raise ShardError(
-            f"{shown(out_folder)} is the folder of the source", hint="choose another output folder"
-        )
     if tokens.manifest and tokenizer and tokenizer.fingerprint != tokens.manifest.fingerprint:
         raise ShardError(
             f"the shards in {source} were encoded with tokenizer {tokens.manifest.fingerprint}, "

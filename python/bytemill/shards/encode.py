@@ -101,7 +101,7 @@ def encode_corpus(
         CorpusError: If the corpus cannot be read, is not UTF-8 (with `errors="strict"`) or is empty.
         SpecialTokenError: If a special token is unknown or not allowed.
         ShardError: If the folder contains other shards, or an option is out of range.
-        OutputError: If the shards cannot be written.
+        OutputError: If the shards cannot be written, or the folder is, contains or lies in an input.
         StorageError: If an object store cannot be read or written. The same call resumes on the same machine.
     """
     job = encoding_job(
@@ -119,6 +119,7 @@ def encode_corpus(
         validation_fraction=validation_fraction,
         split_seed=split_seed,
     )
+    job.check_output(out_folder)
     options: _RunOptions = {
         "checkpoint_bytes": checkpoint_bytes,
         "progress": progress,

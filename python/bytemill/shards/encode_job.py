@@ -10,6 +10,7 @@ from bytemill._core import DocumentEncoder, __version__
 from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards.complete import Request, reproducible
 from bytemill.shards.journal import as_json
+from bytemill.shards.lock import is_replaced_name
 from bytemill.shards.manifest import (
     SHARD_TOKENS,
     SPLIT_SEED,
@@ -20,8 +21,10 @@ from bytemill.shards.manifest import (
 )
 from bytemill.shards.shard_writer import ShardWriter, resume_problem
 from bytemill.shards.source_stamps import stamps_of, without_names
+from bytemill.storage.input_check import check_folder_is_no_input
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
@@ -82,6 +85,15 @@ class EncodingJob:
         layout.header(layout.dtype(tokenizer.core.dtype), settings.shard_tokens)
         encoder = document_encoder(tokenizer, layout, settings, num_threads)
         return cls(tokenizer, layout, source, settings, encoder)
+
+    def check_output(self, out_folder: str | os.PathLike[str]) -> None:
+        """Raise `OutputError` if writing the folder, or its URL, would replace what is read."""
+        check_folder_is_no_input(
+            out_folder,
+            files=getattr(self.source, "input_files", ()),
+            folders=getattr(self.source, "input_folders", ()),
+            replaced=is_replaced_name,
+        )
 
     @property
     def parts(self) -> list[Part]:

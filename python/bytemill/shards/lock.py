@@ -11,6 +11,8 @@ from bytemill.shards.manifest import (
     MANIFEST_NAME,
     UNFINISHED_NAME,
     is_documents_name,
+    is_shard_name,
+    is_sidecar_name,
     shard_files,
     sidecar_files,
 )
@@ -30,6 +32,12 @@ PLAN_NAME = ".units.json"
 UNITS_NAME = ".units"
 """Folder in an unfinished folder with the results of the units of work that several processes encode."""
 OVERWRITE_HINT = "choose another folder, or replace the files in it with --overwrite (overwrite=True)"
+
+
+def is_replaced_name(name: str) -> bool:
+    """Return True if writing shards to a folder may replace or remove a file of this name."""
+    own = (MANIFEST_NAME, UNFINISHED_NAME, JOURNAL_NAME, PLAN_NAME)
+    return name in own or is_shard_name(name) or is_sidecar_name(name)
 
 
 @contextlib.contextmanager

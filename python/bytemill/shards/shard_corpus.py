@@ -91,6 +91,16 @@ class ShardCorpus:
         return [self._tokens.name]
 
     @property
+    def input_files(self) -> list[str]:
+        """The files of the shards."""
+        return [str(file) for file in self._tokens.files]
+
+    @property
+    def input_folders(self) -> list[str]:
+        """The folder of the shards, and its URL."""
+        return self._tokens.folders
+
+    @property
     def description(self) -> dict[str, Any]:
         """See `DocumentSource`."""
         manifest = self._tokens.manifest

@@ -102,6 +102,8 @@ class TokenSource:
     ) -> None:
         self.name = str(files[0] if len(files) == 1 and manifest is None else files[0].parent)
         self.files = files
+        self.folders: list[str] = []
+        """The folder, or the URL of one, whose files they are."""
         self.layout = layout
         self.manifest = manifest
         self.n_tokens = sum(len(array) for array in arrays)
@@ -270,6 +272,12 @@ def open_tokens(
         ShardError: If there is no file, if the files contradict `layout` or `dtype`, or if these are needed.
     """
     root = Path(path) if (url := url_of(path)) is None else _local_copy(url)
+    tokens = _opened(root, layout, dtype)
+    tokens.folders += [str(name) for name in (root, url) if name is not None and root.is_dir()]
+    return tokens
+
+
+def _opened(root: Path, layout: str | None, dtype: str | None) -> TokenSource:
     if root.is_dir() and ((root / MANIFEST_NAME).exists() or (root / UNFINISHED_NAME).exists()):
         shards = TokenShards(root)
         manifest = shards.manifest

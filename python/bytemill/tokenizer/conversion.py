@@ -17,6 +17,7 @@ from bytemill.formats.registry import FORMATS
 from bytemill.formats.save import format_of_name, left_out, publish, render
 from bytemill.storage import is_url, local_output, shown, uploaded
 from bytemill.storage.files import check_output_object
+from bytemill.storage.input_check import check_file_is_no_input
 from bytemill.system.output_file import check_output_file
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -96,7 +97,7 @@ def convert(
     Raises:
         TokenizerFileError: The source cannot be read.
         TokenizerError: The format cannot represent the tokenizer.
-        OutputError: A file cannot be written, or exists and `overwrite` is not set.
+        OutputError: A file cannot be written, is an input, or exists and `overwrite` is not set.
         StorageError: The object store cannot be written.
     """
     source, target = Path(source), Path(target)
@@ -115,6 +116,7 @@ def convert(
             files = render(spec, local, written_format, raw_special_tokens=is_simple_bpe)
         final = [uploaded(file, local, target) for file in files]
         for file in final:
+            check_file_is_no_input(file, _files_of(source))
             if is_url(file):
                 check_output_object(file, overwrite=overwrite)
             elif file.parent.exists():
@@ -139,6 +141,10 @@ def check_can_be_saved(pattern: str | Pattern | None, special_tokens: Sequence[s
     """
     single_bytes = {byte: bytes([byte]) for byte in range(256)}
     tokenizer_json.write(Tokenizer(single_bytes, [], special_tokens, pattern=pattern).to_spec())
+
+
+def _files_of(source: Path) -> list[Path]:
+    return [source, *source.iterdir()] if source.is_dir() else [source]
 
 
 def _is_simple_bpe(source: Path) -> bool:

@@ -100,6 +100,11 @@ class SavedCounts:
 
     files: Sequence[tuple[str, Weight]]
 
+    @property
+    def input_files(self) -> list[str]:
+        """Names of the files."""
+        return [name for name, _ in self.files]
+
 
 def canonical_pattern(pattern: str | None) -> str | None:
     """Return the name of a known pattern, and any other pattern unchanged."""

@@ -12,6 +12,7 @@ from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError, NotEnoughMemoryError
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.storage import exists, is_url, local_input, shown
+from bytemill.storage.input_check import check_file_is_no_input, check_folder_is_no_input
 from bytemill.system.output_lock import lock_output
 from bytemill.tokenizer.tokenizer import Tokenizer
 from bytemill.tokenizer.training_report import TrainingReport
@@ -38,7 +39,7 @@ from bytemill.training.progress import (
     merge_reporter,
 )
 from bytemill.training.report import PhaseClock, training_report
-from bytemill.training.work_folder import WorkFolder
+from bytemill.training.work_folder import WorkFolder, is_checkpoint_name
 
 if TYPE_CHECKING:
     import os
@@ -129,7 +130,8 @@ def train(
     Raises:
         CorpusError: The corpus cannot be read, is empty or is not UTF-8, or `counts` belongs to another corpus.
         NotEnoughMemoryError: Memory runs out.
-        OutputError: `counts` or the work folder cannot be written, or another process is writing them.
+        OutputError: `counts` or the work folder cannot be written, another process is writing them, or they would
+            replace an input.
         TokenizerError: An option is out of range.
         TypeError: An argument has the wrong type.
 
@@ -232,6 +234,7 @@ def train_bpe(
 
 
 def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback | None) -> Tokenizer:
+    _check_outputs(source, options)
     clock = PhaseClock()
     with _memory(options), _counts_lock(options), WorkFolder(options.work_folder) as work:
         with clock.phase("count"), profiling.phase("count"):
@@ -256,6 +259,19 @@ def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback
             stacklevel=3,
         )
     return tokenizer
+
+
+def _check_outputs(source: _Source, options: TrainingOptions) -> None:
+    """Raise OutputError if the counts or the checkpoints would replace what is read."""
+    if isinstance(source, SavedCounts) and options.counts is not None:
+        check_file_is_no_input(options.counts, source.input_files)
+    if isinstance(source, Corpus) and options.work_folder is not None:
+        check_folder_is_no_input(
+            options.work_folder,
+            files=source.input_files,
+            folders=source.input_folders,
+            replaced=is_checkpoint_name,
+        )
 
 
 def _count(

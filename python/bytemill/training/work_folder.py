@@ -144,7 +144,7 @@ class WorkFolder:
             return
         kept = needed | {_LOCK} | ({_JOURNAL} if self._is_kept else set[str]())
         for file in self._folder.iterdir():
-            if file.name not in kept and _is_ours(file.name):
+            if file.name not in kept and is_checkpoint_name(file.name):
                 with contextlib.suppress(OSError):
                     file.unlink()
 
@@ -188,7 +188,8 @@ def _locked(folder: Path) -> HeldLock:
     raise OutputError(f"{folder} keeps being removed by another process", hint="choose another output")
 
 
-def _is_ours(name: str) -> bool:
+def is_checkpoint_name(name: str) -> bool:
+    """Return True if a file of this name in a work folder belongs to a checkpoint."""
     return name == _JOURNAL or name.startswith((f".{_JOURNAL}.", "run-", "part-", "open-"))
 
 
@@ -205,7 +206,7 @@ def _remove_leftovers() -> None:
                 continue
             with lock:
                 for file in folder.iterdir():
-                    if _is_ours(file.name):
+                    if is_checkpoint_name(file.name):
                         file.unlink()
             folder.rmdir()
 

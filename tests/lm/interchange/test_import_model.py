@@ -252,7 +252,7 @@ def test_an_output_folder_in_use_is_refused(
     save_model: Callable[..., tuple[Any, Path]], tmp_path: Path
 ) -> None:
     _, folder = save_model("llama2")
-    with pytest.raises(OutputError, match="is the source itself"):
+    with pytest.raises(OutputError, match="is an input"):
         import_model(folder, folder, overwrite=True)
     import_model(folder, tmp_path / "imported")
     with pytest.raises(OutputError, match="imported is not empty"):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bytemill.errors import ShardError
+from bytemill.errors import OutputError, ShardError
 from bytemill.shards import TokenShards, read_manifest, verify
 from bytemill.shards.convert import ConvertProgress, convert_shards
 from bytemill.shards.layouts import LAYOUTS
@@ -321,7 +321,7 @@ def test_what_cannot_be_known_is_asked_for(source: Path, tmp_path: Path) -> None
 def test_shards_are_not_replaced_by_themselves_or_by_accident(source: Path, tmp_path: Path) -> None:
     convert_bin(source, tmp_path / "out", "npy")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    with pytest.raises(ShardError, match="is the folder of the source"):
+    with pytest.raises(OutputError, match="out is an input"):
         convert_shards(tmp_path / "out", tmp_path / "out", layout="bin", overwrite=True)
     with pytest.raises(ShardError, match=r"already contains a manifest\.json"):
         convert_bin(source, tmp_path / "out", "bin")

@@ -15,9 +15,10 @@ from bytemill.lm.interchange.exported_tokenizer import Ends, ends_of
 from bytemill.lm.interchange.expressible import check_supported
 from bytemill.lm.interchange.gguf_export import write_gguf
 from bytemill.lm.interchange.huggingface_export import CONFIG_NAME, WEIGHT_FILES, write_folder
-from bytemill.lm.model_folder import check_output, locked_output
+from bytemill.lm.model_folder import check_output, files_in, locked_output
 from bytemill.lm.training.saved_model import find_saved_model
 from bytemill.storage import StoreFolder, exists, local_output, shown, uploaded, url_of
+from bytemill.storage.input_check import check_file_is_no_input, check_folder_is_no_input
 
 if TYPE_CHECKING:
     import os
@@ -95,8 +96,11 @@ def export_model(
     check()
     store = None if is_file or (url := url_of(output)) is None else StoreFolder(url)
     saved = find_saved_model(source)
-    if output.resolve() in (saved.path.resolve(), Path(source).resolve()):
-        raise OutputError(f"{shown(output)} is the model itself", hint="use another folder")
+    read = [source, *files_in(Path(source)), *files_in(saved.path)]
+    if is_file:
+        check_file_is_no_input(output, read)
+    else:
+        check_folder_is_no_input(output, files=read)
     tokenizer = saved.tokenizer() if with_tokenizer and saved.fingerprint is not None else None
     spec = None if tokenizer is None else tokenizer.to_spec()
     check_supported(saved.config.model, spec, gguf=format == "gguf")

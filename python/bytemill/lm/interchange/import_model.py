@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from bytemill.errors import CheckpointError, NotFiniteError, OutputError, TokenizerError, TokenizerFileError
+from bytemill.errors import CheckpointError, NotFiniteError, TokenizerError, TokenizerFileError
 from bytemill.formats.huggingface.folder import without_special_tokens
 from bytemill.lm.interchange.sources import Source, open_source
 from bytemill.lm.interchange.tensor_map import entries, tensor_shapes
-from bytemill.lm.model_folder import ModelFolder, check_output, locked_output, write_model_folder
-from bytemill.storage import local_input, shown
+from bytemill.lm.model_folder import ModelFolder, check_output, files_in, locked_output, write_model_folder
+from bytemill.storage import local_input
+from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -70,8 +71,7 @@ def import_model(
         StorageError: An object store cannot be read or written.
     """
     source, output = Path(source), Path(output)
-    if output.resolve() == source.resolve():
-        raise OutputError(f"{shown(output)} is the source itself", hint="use another folder")
+    check_folder_is_no_input(output, files=[source, *([tokenizer] if tokenizer else []), *files_in(source)])
     check_output(output, overwrite=overwrite)
     with open_source(local_input(source)) as opened:
         notes: list[str] = []

@@ -37,8 +37,9 @@ from bytemill.lm.training.run_state import seed_generators
 from bytemill.lm.training.trackers import check_trackers
 from bytemill.lm.weight_average import WeightAverage
 from bytemill.shards.background_check import BackgroundCheck
-from bytemill.shards.manifest import shard_hashes
+from bytemill.shards.manifest import MANIFEST_NAME, shard_hashes
 from bytemill.storage import is_url
+from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
@@ -92,6 +93,10 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     if has_formula and not is_sharded:
         _check_memory(config, dtype, processes)
     train_folders, validation_folders = data_folders(config.data)
+    if starts:
+        data = [*train_folders, *(path for folders in validation_folders.values() for path in folders)]
+        manifests = [path / MANIFEST_NAME for path in data]
+        check_folder_is_no_input(config.run.folder, files=[*manifests, config.training.init_from])
     batches = open_batches(train_folders, config, tokenizer, processes)
     bos_id = bos_id_of(batches.tokens, tokenizer)
     if config.run.sample_every:
