@@ -25,6 +25,7 @@ from bytemill.shards import (
     read_manifest,
     verify,
 )
+from bytemill.shards.encode import encoding_job
 
 END = "<|endoftext|>"
 END_ID = 256
@@ -296,3 +297,10 @@ def test_a_wrong_corpus_is_refused_before_the_folder_is_touched(
         with pytest.raises(CorpusError):
             encode_corpus(byte_tokenizer, inputs, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_option_is_an_error(corpus: Path, byte_tokenizer: Any) -> None:
+    """`cluster.encode_corpus` and `estimate_encoding` pass their keywords on."""
+    options: Any = {"shard_token": 5}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shard_token'"):
+        encoding_job(byte_tokenizer, [corpus], 1, **options)

@@ -343,3 +343,86 @@ def test_a_message_that_does_not_appear_cannot_be_continued() -> None:
         )
     with pytest.raises(TokenizerError, match="no text to continue"):
         ours.apply_chat_template(MESSAGES[:2], chat_template="x", continue_final_message=True)
+
+
+MARKED = (
+    "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>"
+    "{% endgeneration %}{% else %}{{ m.content }}{% endif %}\n{% endfor %}"
+)
+CHATS = [
+    [
+        {"role": "user", "content": "Are all human beings born free?"},
+        {"role": "assistant", "content": "日本 é yes"},
+        {"role": "user", "content": "<s>"},
+        {"role": "assistant", "content": " "},
+    ],
+    [{"role": "assistant", "content": "all"}, {"role": "user", "content": ""}],
+]
+
+
+@pytest.mark.parametrize("trims", ["byte level", "none"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"return_tensors": "np", "padding": True},
+        {"return_tensors": "pt", "padding": "max_length", "max_length": 90},
+        {"truncation": True, "max_length": 20},
+        {"tokenizer_kwargs": {"return_offsets_mapping": True}},
+        {"tokenizer_kwargs": {"padding_side": "left", "return_length": True}, "padding": True},
+    ],
+)
+def test_masks_of_what_the_assistant_says_are_those_of_transformers(
+    folder: Path, trims: str, options: dict[str, Any]
+) -> None:
+    ours, theirs = pair_of(folder, trims)
+    for chat in (CHATS[0], CHATS[1], CHATS):
+        arguments = options | {"chat_template": MARKED}
+        found = ours.apply_chat_template(chat, return_assistant_tokens_mask=True, **arguments)
+        expected = theirs.apply_chat_template(chat, return_assistant_tokens_mask=True, **arguments)
+        plain = {name: np.asarray(value, dtype=object).tolist() for name, value in found.items()}
+        assert plain == {name: np.asarray(value, dtype=object).tolist() for name, value in expected.items()}
+        assert "assistant_masks" in found
+        without = ours.apply_chat_template(chat, **arguments)
+        assert without.keys() == found.keys() - {"assistant_masks"}
+
+
+def test_a_mask_that_cannot_be_is_an_error() -> None:
+    ours = Tokenizer({i: bytes([i]) for i in range(256)}, [])
+    masked: dict[str, Any] = {"return_assistant_tokens_mask": True}
+    with pytest.warns(UserWarning, match="has no {% generation %}"):
+        found = ours.apply_chat_template(CHATS[1], chat_template="{{ messages[0].content }}", **masked)
+    assert found["assistant_masks"] == [0, 0, 0]
+    for options in ({"tokenize": False}, {"return_dict": False}, {"continue_final_message": True}):
+        with pytest.raises(TokenizerError, match="return_assistant_tokens_mask"):
+            ours.apply_chat_template(CHATS[1], chat_template=MARKED, **masked, **options)
+    breaks = "{% for m in messages %}{% generation %}{% break %}{% endgeneration %}{% endfor %}"
+    with pytest.raises(TokenizerError, match="the chat template failed: SyntaxError"):
+        ours.apply_chat_template(CHATS[1], chat_template=breaks)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"add_generation_promt": True}, "'add_generation_promt'.* did you mean 'add_generation_prompt'"),
+        ({"enable_thinkin": True}, "'enable_thinkin'.* did you mean 'enable_thinking'"),
+        ({"sanitize_control_tokens": True}, "unexpected keyword argument 'sanitize_control_tokens'"),
+        ({"messages": []}, "unexpected keyword argument 'messages'"),
+        ({"tokenizer_kwargs": {"pading": True}}, "unexpected keyword argument 'pading'"),
+        ({"continue_final_message": "reasoning"}, "must be True or False, not 'reasoning'"),
+    ],
+)
+def test_unknown_arguments_are_errors(options: dict[str, Any], said: str) -> None:
+    ours = Tokenizer({i: bytes([i]) for i in range(256)}, [])
+    source = "{% if enable_thinking is defined and enable_thinking %}T{% endif %}{{ messages[0].content }}"
+    with pytest.raises(TypeError, match=said):
+        ours.apply_chat_template(CHATS[1], chat_template=source, **options)
+    used = ours.apply_chat_template(CHATS[1], chat_template=source, tokenize=False, enable_thinking=True)
+    assert used == "Tall"
+
+
+def test_unknown_arguments_of_the_constructor_of_transformers_are_errors() -> None:
+    ours = Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<pad>"])
+    assert ours.to_transformers(pad_token="<pad>", image_token="<pad>").pad_token == "<pad>"
+    with pytest.raises(TypeError, match="'model_max_lenght'; did you mean 'model_max_length'"):
+        ours.to_transformers(model_max_lenght=5)

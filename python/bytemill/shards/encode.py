@@ -217,6 +217,8 @@ def encoding_job(
     **options: Unpack[EncodeOptions],
 ) -> EncodingJob:
     """Check the options of `encode_corpus`; raises as it does."""
+    if unknown := sorted(options.keys() - EncodeOptions.__optional_keys__):
+        raise TypeError(f"encode_corpus() got an unexpected keyword argument {unknown[0]!r}")
     errors, separator = options.get("errors", "strict"), options.get("document_separator")
     source = _source(inputs, errors, separator)
     allowed = options.get("allowed_special", "all")

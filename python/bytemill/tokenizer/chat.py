@@ -8,20 +8,41 @@ environment are those that transformers documents for template authors
 from __future__ import annotations
 
 import json
+import re
+import warnings
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
+from difflib import get_close_matches
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import TokenizerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
     Message = Mapping[str, Any]
 
+_OUTPUT = "output of bytemill"
+"""Name of the variable that holds the output of a template so far. No template can use it: it is no identifier."""
 _CONTINUE_HERE = "\ue000bytemill continues here\ue000 "
+
+
+@dataclass
+class RenderedChat:
+    """The text of a conversation."""
+
+    text: str
+    generated: list[tuple[int, int]]
+    """Where it is inside `{% generation %}`: characters (start, end), in the order in which these blocks end."""
+
+
+@dataclass
+class _Output:
+    blocks: list[str] = field(default_factory=list[str])
+    generated: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
 
 def render_chat(
@@ -32,9 +53,9 @@ def render_chat(
     documents: Sequence[Mapping[str, Any]] | None = None,
     add_generation_prompt: bool = False,
     continue_final_message: bool = False,
-    **variables: Any,
-) -> str:
-    """Return the text of a conversation.
+    variables: Mapping[str, Any],
+) -> RenderedChat:
+    """Return a conversation as text.
 
     Args:
         template: Source of the template.
@@ -43,7 +64,7 @@ def render_chat(
         documents: Objects with `title` and `text` for models that retrieve.
         add_generation_prompt: End with the beginning of the assistant's answer.
         continue_final_message: End inside the last message, for the model to continue it.
-        **variables: Further variables of the template.
+        variables: Further variables of the template.
 
     Raises:
         TokenizerError: The template is invalid or rejects the conversation, or the last message does not appear in
@@ -56,6 +77,8 @@ def render_chat(
     ]
     if not messages:
         raise TokenizerError("the conversation is empty", hint="give at least one message")
+    if not isinstance(continue_final_message, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"continue_final_message must be True or False, not {continue_final_message!r}")
     if continue_final_message:
         if add_generation_prompt:
             raise TokenizerError(
@@ -66,19 +89,27 @@ def render_chat(
             raise TokenizerError("the last message has no text to continue")
         messages[-1]["content"] += _CONTINUE_HERE
     schemas = None if tools is None else [_schema(tool) for tool in tools]
+    output = _Output()
+    values = {
+        "messages": messages,
+        "tools": schemas,
+        "documents": documents,
+        "add_generation_prompt": add_generation_prompt,
+        **variables,
+        _OUTPUT: output,
+    }
     try:
-        text = _compiled(template).render(
-            messages=messages,
-            tools=schemas,
-            documents=documents,
-            add_generation_prompt=add_generation_prompt,
-            **variables,
-        )
+        for block in _compiled(template).generate(values):
+            output.blocks.append(block)
     except TemplateError as error:
         raise TokenizerError(f"the chat template failed: {error}") from error
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
+    except (
+        *(TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError),
+        SyntaxError,  # of the code that Jinja generates, such as a break out of {% generation %}
+    ) as error:
         raise TokenizerError(f"the chat template failed: {type(error).__name__}: {error}") from error
-    return _up_to_mark(text) if continue_final_message else text
+    text = "".join(output.blocks)
+    return RenderedChat(_up_to_mark(text) if continue_final_message else text, output.generated)
 
 
 def _up_to_mark(text: str) -> str:
@@ -101,8 +132,86 @@ def _schema(tool: Any) -> Any:
     return utils.get_json_schema(tool)
 
 
+def check_variables(template: str, variables: Iterable[str], parameters: Iterable[str]) -> None:
+    """Raise `TypeError` for a variable that a template does not use.
+
+    Args:
+        template: Source of the template.
+        variables: Names of the variables.
+        parameters: Names that the caller may have meant instead.
+    """
+    if not (names := list(variables)):
+        return
+    used = _variables_of(template)
+    for name in names:
+        if name not in used or name == "messages":
+            others = [*parameters, *sorted(used - {"messages"})]
+            close = get_close_matches(name, others, n=1)
+            raise TypeError(
+                f"apply_chat_template() got an unexpected keyword argument {name!r}, and the chat template has no "
+                "variable of this name" + (f"; did you mean {close[0]!r}?" if close else "")
+            )
+
+
+@lru_cache(maxsize=32)
+def _variables_of(template: str) -> frozenset[str]:
+    """Return the names that a template uses and does not set."""
+    from jinja2 import TemplateError, meta
+
+    try:
+        return frozenset(meta.find_undeclared_variables(_environment().parse(template)))
+    except TemplateError as error:
+        raise TokenizerError(f"the chat template failed: {error}") from error
+
+
+def check_mask(template: str, *, is_dict: bool, continues: bool) -> None:
+    """Check that a mask of what the assistant says can be returned.
+
+    Args:
+        template: Source of the template. If it has no `{% generation %}`, a warning says that the mask is 0 everywhere.
+        is_dict: Ids are returned, by name.
+        continues: The last message is continued.
+
+    Raises:
+        TokenizerError: The mask contradicts the other options.
+    """
+    if not is_dict:
+        raise TokenizerError("return_assistant_tokens_mask needs tokenize=True and return_dict=True")
+    if continues:
+        raise TokenizerError("continue_final_message and return_assistant_tokens_mask exclude each other")
+    if not re.search(r"\{%-?\s*generation\s*-?%\}", template):
+        message = "the chat template has no {% generation %}, so the mask of what the assistant says is 0 everywhere"
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def assistant_mask(offsets: Sequence[Sequence[int]], generated: Iterable[tuple[int, int]]) -> list[int]:
+    """Return 1 for each id inside a block of generated text, else 0, as transformers does.
+
+    Args:
+        offsets: Characters (start, end) of each id.
+        generated: `RenderedChat.generated`.
+    """
+
+    def id_at(character: int) -> int | None:
+        return next((i for i, (start, end) in enumerate(offsets) if start <= character < end), None)
+
+    mask = [0] * len(offsets)
+    for start, end in generated:
+        first, last = id_at(start), id_at(end - 1)
+        if first is None:  # cut off
+            break
+        for index in range(first, last + 1 if last else len(mask)):
+            mask[index] = 1
+    return mask
+
+
 @lru_cache(maxsize=32)
 def _compiled(template: str) -> Template:
+    return _environment().from_string(template)
+
+
+@cache
+def _environment() -> Environment:
     from jinja2 import TemplateError, ext
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -117,7 +226,7 @@ def _compiled(template: str) -> Template:
     )
     environment.filters |= {"tojson": _to_json}
     environment.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
-    return environment.from_string(template)
+    return environment
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
@@ -126,7 +235,11 @@ def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
 
 
 def _generation_tag() -> type[Any]:
-    """Return the extension for `{% generation %}`, which marks what the assistant says. It changes no text."""
+    """Return the extension for `{% generation %}`, which marks what the assistant says. It changes no text.
+
+    As in transformers, a block is where the output stands when the block ends, so the positions are wrong for a block
+    inside a macro or a filter.
+    """
     from jinja2 import ext, nodes
 
     class Generation(ext.Extension):
@@ -135,7 +248,15 @@ def _generation_tag() -> type[Any]:
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
             body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return nodes.Scope(body, lineno=line)
+            call = self.call_method("_note", [nodes.ContextReference()])
+            return nodes.CallBlock(call, [], [], body, lineno=line)
+
+        def _note(self, context: Any, caller: Callable[[], str]) -> str:
+            text = caller()
+            output: _Output = context[_OUTPUT]
+            start = sum(map(len, output.blocks))
+            output.generated.append((start, start + len(text)))
+            return text
 
     return Generation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -18,7 +19,13 @@ from bytemill.tokenizer.batching import (
     truncate,
     truncation_strategy,
 )
-from bytemill.tokenizer.chat import render_chat, template_of
+from bytemill.tokenizer.chat import (
+    assistant_mask,
+    check_mask,
+    check_variables,
+    render_chat,
+    template_of,
+)
 from bytemill.tokenizer.post_processing import Encoded, PostProcessor
 
 if TYPE_CHECKING:
@@ -163,6 +170,8 @@ class ModelInputMethods:
         max_length: int | None = None,
         return_tensors: Literal["np", "pt"] | None = None,
         return_dict: bool = True,
+        return_assistant_tokens_mask: bool = False,
+        tokenizer_kwargs: Mapping[str, Any] | None = None,
         **variables: Any,
     ) -> Any:
         """Return a conversation as the model was trained on it: its inputs, or its text.
@@ -180,10 +189,13 @@ class ModelInputMethods:
             max_length: Number of ids.
             return_tensors: "np", "pt" or None.
             return_dict: False returns the ids without the other inputs.
+            return_assistant_tokens_mask: Return `assistant_masks`, 1 for the ids of text inside `{% generation %}`.
+            tokenizer_kwargs: Further arguments of the call that encodes the text.
             **variables: Further variables of the template.
 
         Raises:
             TokenizerError: There is no template, or it rejects the conversation.
+            TypeError: A keyword is neither a parameter nor a variable that the template uses.
 
         >>> from bytemill import Tokenizer
         >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [])
@@ -193,11 +205,14 @@ class ModelInputMethods:
         'user: Hello!\\n'
         """
         template = template_of(chat_template, self._chat_templates, has_tools=tools is not None)
+        check_variables(template, variables, _CHAT_PARAMETERS)
+        if return_assistant_tokens_mask:
+            check_mask(template, is_dict=return_dict and tokenize, continues=continue_final_message)
         is_batch = bool(conversation) and not isinstance(conversation[0], Mapping)
         conversations = cast(
             "Sequence[Sequence[Mapping[str, Any]]]", conversation if is_batch else [conversation]
         )
-        texts = [
+        chats = [
             render_chat(
                 template,
                 messages,
@@ -205,13 +220,15 @@ class ModelInputMethods:
                 documents=documents,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
-                **(self.special_tokens_map | variables),
+                variables=self.special_tokens_map | variables,
             )
             for messages in conversations
         ]
-        text = texts if is_batch else texts[0]
+        text = [chat.text for chat in chats] if is_batch else chats[0].text
         if not tokenize:
             return text
+        options = dict(tokenizer_kwargs or {})
+        returns_offsets = options.pop("return_offsets_mapping", False)
         inputs = self(
             text,
             add_special_tokens=False,
@@ -219,7 +236,17 @@ class ModelInputMethods:
             truncation=truncation,
             max_length=max_length,
             return_tensors=return_tensors,
+            return_offsets_mapping=returns_offsets or return_assistant_tokens_mask,
+            **options,
         )
+        if return_assistant_tokens_mask:
+            offsets = inputs["offset_mapping"] if returns_offsets else inputs.pop("offset_mapping")
+            rows = offsets.tolist() if return_tensors is not None else offsets if is_batch else [offsets]
+            masks = [assistant_mask(row, chat.generated) for row, chat in zip(rows, chats, strict=True)]
+            if return_tensors is not None:
+                inputs["assistant_masks"] = tensors({"input_ids": masks}, return_tensors)["input_ids"]
+            else:
+                inputs["assistant_masks"] = masks if is_batch else masks[0]
         return inputs if return_dict else inputs["input_ids"]
 
     @cached_property
@@ -321,6 +348,9 @@ class ModelInputMethods:
             row.special_mask = padded(row.special_mask, [1] * n, side)
             row.offsets = None if row.offsets is None else padded(row.offsets, [(0, 0)] * n, side)
             mask[:] = padded(mask, [0] * n, side)
+
+
+_CHAT_PARAMETERS = tuple(inspect.signature(ModelInputMethods.apply_chat_template).parameters)
 
 
 def _content(value: Any) -> str | None:

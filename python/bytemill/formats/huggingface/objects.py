@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,6 +35,34 @@ _NOT_ARGUMENTS = frozenset(
     )
 )
 
+# Arguments of the constructor of `PreTrainedTokenizerFast`, which takes any and keeps those that it does not know.
+_ARGUMENTS = frozenset(
+    (
+        *(
+            "add_bos_token",
+            "add_eos_token",
+            "add_prefix_space",
+            "additional_special_tokens",
+            "chat_control_tokens",
+        ),
+        *(
+            "chat_template",
+            "clean_up_tokenization_spaces",
+            "extra_special_tokens",
+            "max_len",
+            "model_input_names",
+        ),
+        *(
+            "model_max_length",
+            "model_specific_special_tokens",
+            "name_or_path",
+            "padding_side",
+            "processor_class",
+        ),
+        *("response_template", "split_special_tokens", "truncation_side", "verbose"),
+    )
+)
+
 
 def to_tokenizers(spec: TokenizerSpec) -> Any:
     """Return a `tokenizers.Tokenizer` with the same ids.
@@ -51,7 +80,18 @@ def to_transformers(spec: TokenizerSpec, arguments: dict[str, Any]) -> Any:
     Args:
         spec: The tokenizer.
         arguments: Arguments of the constructor; they override the tokenizer's metadata.
+
+    Raises:
+        TypeError: An argument is unknown.
     """
+    for name in arguments:
+        # Tokens may have any name.
+        if name not in _ARGUMENTS and not name.endswith("_token"):
+            close = get_close_matches(name, _ARGUMENTS, n=1)
+            raise TypeError(
+                f"to_transformers() got an unexpected keyword argument {name!r}"
+                + (f"; did you mean {close[0]!r}?" if close else "")
+            )
     transformers = import_library("transformers", "to_transformers")
     metadata = spec.metadata or TokenizerMetadata()
     if metadata.config is None:
