@@ -106,4 +106,7 @@ class MissingExtraError(BytemillError, ImportError):
 
 
 class PreTokenizerWarning(UserWarning):
-    """The output format has no name for the tokenizer's pre-tokenizer."""
+    """Another program may split texts otherwise.
+
+    An output format has no name for the tokenizer's pre-tokenizer, or the files of a folder contradict each other.
+    """

@@ -22,7 +22,7 @@ from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.huggingface.folder import SIDECAR_FILES
+from bytemill.formats.paths import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken as ranks
 from bytemill.system.extras import install_hint
@@ -346,6 +346,11 @@ def test_a_repository_in_the_hubs_cache_is_loaded(caches: Path, spec: TokenizerS
     put_into_hubs_cache(caches, "me/old", "vocab.json", vocab.encode())
     put_into_hubs_cache(caches, "me/old", "merges.txt", merges.encode())
     assert Tokenizer.from_pretrained("me/old", local_files_only=True).to_spec() == spec
+    # Without its configuration, which may be missing in the cache alone, the pattern would be a guess.
+    with pytest.raises(TokenizerFileError, match="could not be downloaded"):
+        Tokenizer.from_pretrained("me/old")
+    put_into_hubs_cache(caches, "me/old", "tokenizer_config.json", b'{"tokenizer_class": "Qwen2Tokenizer"}')
+    assert Tokenizer.from_pretrained("me/old").normalizer == "NFC"
     with pytest.raises(TokenizerFileError, match=r"me/old: .* not in the hub's cache"):
         Tokenizer.from_pretrained("me/old", revision="v2", local_files_only=True)
 
@@ -361,6 +366,8 @@ def test_a_repository_is_downloaded(
 
     def fetch(repository: str, file: str, revision: str | None = None) -> str:
         fetched.append((repository, file, revision))
+        if file not in files:
+            raise huggingface_hub.errors.EntryNotFoundError(file)
         path = caches / "fetched" / file
         path.parent.mkdir(exist_ok=True)
         path.write_text(files[file], encoding="utf-8")
@@ -376,7 +383,9 @@ def test_a_repository_is_downloaded(
     assert metadata.chat_template == "{{ messages }}"
     assert {file for _, file, _ in fetched} == {"tokenizer.json", *SIDECAR_FILES}
     assert {revision for _, _, revision in fetched} == {"v2"}
-    del files["tokenizer.json"]
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        del files[name]
+        (caches / "fetched" / name).unlink()
     assert Tokenizer.from_pretrained("gpt2", revision="main").to_spec() == spec
     files["vocab.json"] = "{}"
     with pytest.raises(TokenizerFileError, match="is empty"):

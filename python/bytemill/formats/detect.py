@@ -12,7 +12,7 @@ from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
 from bytemill.formats.files import GGUF_MAGIC, begins_with, decode_utf8, is_object, parse_json, read_bytes
 from bytemill.formats.gguf import gguf
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.huggingface.folder import with_sidecar_files
+from bytemill.formats.huggingface.sidecars import Sidecars
 from bytemill.formats.paths import SUPPORTED_FILES, find, vocab_and_merges_paths
 from bytemill.formats.registry import format_of_content
 from bytemill.formats.sentencepiece import model as sentencepiece
@@ -56,17 +56,16 @@ def read(
     """
     found = find(path)
     if isinstance(found, tuple):
-        return gpt2.read(*found, special_tokens, pattern=pattern)
+        return _read_pair(*found, pattern, special_tokens)
     if begins_with(found, GGUF_MAGIC):
         _refuse_arguments(..., special_tokens, str(found))
         return gguf.read(found, pattern)
     data = read_bytes(found)
     if tiktoken.looks_like_ranks(data):
         pattern, special_tokens = rank_settings.with_settings(found, data, pattern, special_tokens)
-    spec = from_content(data, found, pattern, special_tokens)
-    if found.name == "tokenizer.json":
-        return replace(spec, metadata=with_sidecar_files(spec.metadata, found.parent))
-    return spec
+    sidecars = Sidecars.beside(found.parent) if found.name == "tokenizer.json" else None
+    spec = from_content(data, found, pattern, special_tokens, sidecars)
+    return spec if sidecars is None else replace(spec, metadata=sidecars.metadata(spec.metadata))
 
 
 def from_content(
@@ -74,15 +73,24 @@ def from_content(
     file: Path,
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
+    sidecars: Sidecars | None = None,
 ) -> TokenizerSpec:
     """Read a file's content; for one of GPT-2's two files, also read the other one beside `file`."""
     try:
-        return from_bytes(data, str(file), pattern, special_tokens)
+        return from_bytes(data, str(file), pattern, special_tokens, sidecars)
     except IncompletePairError:
         vocab, merges = vocab_and_merges_paths(file)
         if not (vocab.is_file() and merges.is_file()):
             raise
-        return gpt2.read(vocab, merges, special_tokens, pattern=pattern)
+        return _read_pair(vocab, merges, pattern, special_tokens)
+
+
+def _read_pair(
+    vocab: Path, merges: Path, pattern: str | EllipsisType | None, special_tokens: SpecialTokens | None
+) -> TokenizerSpec:
+    """Read GPT-2's two files, and those beside them if they have the names that transformers knows."""
+    sidecars = Sidecars.beside(vocab.parent, of_model=True) if vocab.name == "vocab.json" else None
+    return gpt2.read(vocab, merges, special_tokens, pattern=pattern, sidecars=sidecars)
 
 
 def from_bytes(
@@ -90,8 +98,12 @@ def from_bytes(
     location: str,
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
+    sidecars: Sidecars | None = None,
 ) -> TokenizerSpec:
-    """Read a file's content; `location` names the file in errors. Other arguments as for `read`."""
+    """Read a file's content, with what the files beside it add; `location` names the file in errors.
+
+    Other arguments as for `read`.
+    """
     if (registered := format_of_content(data)) is not None:
         _refuse_arguments(pattern, special_tokens, location)
         return registered.read(data, location)
@@ -118,7 +130,7 @@ def from_bytes(
             raise IncompletePairError(f"{location}: a vocabulary without its merges", hint=_BOTH_FILES)
         if is_object(document) and "model" in document:
             _refuse_arguments(pattern, special_tokens, location)
-            return huggingface.from_document(document, location)
+            return huggingface.from_document(document, location, sidecars)
     elif _is_merges(text):
         raise IncompletePairError(f"{location}: merges without their vocabulary", hint=_BOTH_FILES)
     raise TokenizerFileError(f"{location}: unknown format", hint=SUPPORTED_FILES)

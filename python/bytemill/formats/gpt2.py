@@ -2,22 +2,27 @@
 
 The files store no pattern (GPT-2's is the default) and do not mark special tokens. A token that is neither a single
 byte nor the product of a merge must be a special token; it is accepted if the caller names it or if it looks like one.
+Files beside the two may name the class of the tokenizer, which has a pattern, and special tokens: see
+`huggingface.sidecars`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill._core import NAMED_PATTERNS, named_pattern
+from bytemill._core import named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.byte_level import byte_level_vocab, checked_vocab, tokens_and_merges
 from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
 from bytemill.formats.files import checked_pattern, read_json, read_text, shown
+from bytemill.formats.huggingface.model import flags_at
+from bytemill.formats.huggingface.sidecars import Sidecars
 from bytemill.formats.ids import MAX_ID, is_text
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenizerSpec, check_expressible, explicit_ids
+from bytemill.formats.spec import TokenFlags, TokenizerSpec, check_expressible, explicit_ids
 from bytemill.formats.vocabulary import checked_parts
 
 if TYPE_CHECKING:
@@ -35,6 +40,7 @@ def read(
     special_tokens: SpecialTokens | None = None,
     *,
     pattern: str | EllipsisType | None = ...,
+    sidecars: Sidecars | None = None,
 ) -> TokenizerSpec:
     """Read a vocabulary file and a merges file.
 
@@ -44,15 +50,29 @@ def read(
         special_tokens: Special tokens. Those in the vocabulary keep their ids; the others get their explicit ids or the
             next ids after the highest one. `<tokens>` and `[tokens]` that no merge produces, and tokens that are not
             byte-level text, are special tokens in any case.
-        pattern: Name or regular expression; GPT-2's pattern by default.
+        pattern: Name or regular expression; by default that of the class that `sidecars` names, or GPT-2's.
+        sidecars: The files beside the two.
 
     Raises:
-        TokenizerFileError: A file is damaged or the two do not belong together.
+        TokenizerFileError: A file is damaged, the two do not belong together, or the class is unknown and `pattern` is
+            not set.
     """
     location, merges_location = os.fspath(vocab_path), os.fspath(merges_path)
     vocab = checked_vocab(read_json(vocab_path), location)
     pairs, line_numbers = _read_pairs(read_text(merges_path), merges_location)
-    special = _special_tokens(vocab, pairs, special_tokens or (), location)
+    sidecars = sidecars or Sidecars(Path(location).parent)
+    if pattern is ...:
+        pattern = sidecars.pattern
+    added = sidecars.added_tokens([], vocab.get, len(vocab))
+    requested = {token["content"]: token["id"] for token in added}
+    explicit = explicit_ids(special_tokens or ()) or {}
+    special = _special_tokens(
+        vocab,
+        pairs,
+        requested | {text: explicit.get(text, requested.get(text)) for text in special_tokens or ()},
+        location,
+        others_are_ordinary=sidecars.known_class is not None,
+    )
     tokens, merges = tokens_and_merges(
         vocab,
         pairs,
@@ -60,8 +80,16 @@ def read(
         vocab_location=location,
         merge_location=lambda index: f"{merges_location}:{line_numbers[index]}",
     )
-    expression = NAMED_PATTERNS["gpt2"] if pattern is ... else checked_pattern(pattern)
-    return TokenizerSpec(pattern=expression, special_tokens=special, vocab=tokens, merges=merges)
+    flags = {token["content"]: flags_at(token, location) for token in added}
+    return TokenizerSpec(
+        pattern=checked_pattern(pattern),
+        special_tokens=special,
+        vocab=tokens,
+        merges=merges,
+        normalizer=sidecars.normalizer,
+        flags={text: each for text, each in flags.items() if each != TokenFlags()},
+        metadata=sidecars.metadata(sidecars.post_processor(special)),
+    )
 
 
 def unmarked_special_tokens(spec: TokenizerSpec) -> list[str]:
@@ -123,29 +151,42 @@ def _read_pairs(text: str, location: str) -> tuple[list[tuple[str, str]], list[i
 def _special_tokens(
     vocab: Mapping[str, int],
     pairs: Iterable[tuple[str, str]],
-    requested: SpecialTokens,
+    requested: Mapping[str, int | None],
     location: str,
+    *,
+    others_are_ordinary: bool,
 ) -> dict[str, int]:
-    """Return the requested special tokens and those that look like one, with ids."""
+    """Return the requested special tokens and those that look like one, with ids.
+
+    Args:
+        vocab: The vocabulary.
+        pairs: The merges.
+        requested: Special tokens, with an id or None for that of the vocabulary or the next one.
+        location: Name of the vocabulary file, for errors.
+        others_are_ordinary: Other tokens that no merge makes are ordinary ones, which no text encodes to.
+    """
     special: dict[str, int] = {}
-    ids = explicit_ids(requested) or {}
-    next_id = max(vocab.values()) + 1
-    for text in dict.fromkeys(requested):
+    next_id = (
+        max([*vocab.values(), *(token_id for token_id in requested.values() if token_id is not None)]) + 1
+    )
+    for text, token_id in requested.items():
         if not text or not is_text(text):
             raise TokenizerError(f"special token {text!r} is not a text")
         if text in vocab:
             special[text] = vocab[text]
-            if ids.get(text, vocab[text]) != vocab[text]:
+            if token_id not in (None, vocab[text]):
                 raise TokenizerError(
-                    f"special token {text!r} has id {vocab[text]} in {location}, not {ids[text]}"
+                    f"special token {text!r} has id {vocab[text]} in {location}, not {token_id}"
                 )
-        elif text in ids:
-            special[text] = ids[text]
+        elif token_id is not None:
+            special[text] = token_id
         else:
             special[text] = next_id
             next_id += 1
     if next_id > MAX_ID + 1:
         raise TokenizerFileError(f"{location}: no ids are left for the special tokens")
+    if others_are_ordinary:
+        return special
     made = {left + right for left, right in pairs}
     for text, token_id in vocab.items():
         if text in made or text in CHARACTER_TO_BYTE or text in special:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import EllipsisType
 
+    from bytemill.formats.huggingface.sidecars import Sidecars
     from bytemill.formats.spec import SpecialTokens
 
 
@@ -40,18 +41,19 @@ def load(
         from bytemill.formats import detect
 
         return build_file(detect.read(path, pattern=pattern, special_tokens=special_tokens), str(path))
+    sidecars = None
+    if found.name == "tokenizer.json":
+        from bytemill.formats.huggingface.sidecars import Sidecars
+
+        sidecars = Sidecars.beside(found.parent)
     loaded = None
     if pattern is ... and special_tokens is None and found.suffix == ".json" and not has_registered_formats():
         from bytemill.formats.huggingface.core_reader import load_from_cache
 
-        loaded = load_from_cache(found)
+        loaded = load_from_cache(found, sidecars)
     if loaded is None:
-        loaded = _read(found, pattern, special_tokens)
-    if found.name == "tokenizer.json":
-        from bytemill.formats.huggingface.folder import with_sidecar_files
-
-        return replace(loaded, metadata=with_sidecar_files(loaded.metadata, found.parent))
-    return loaded
+        loaded = _read(found, pattern, special_tokens, sidecars)
+    return loaded if sidecars is None else replace(loaded, metadata=sidecars.metadata(loaded.metadata))
 
 
 def _siblings(path: str | os.PathLike[str]) -> list[str]:
@@ -59,24 +61,31 @@ def _siblings(path: str | os.PathLike[str]) -> list[str]:
     name = PurePath(path).name
     if name == "tokenizer.json":
         return [*SIDECAR_FILES]
+    if name in ("vocab.json", "merges.txt"):
+        return ["vocab.json", "merges.txt", *SIDECAR_FILES]
     if not name.endswith((".json", ".txt", ".bpe")):
         return [f"{name}.json"]
     return [file.name for file in vocab_and_merges_paths(Path(name))]
 
 
-def _read(found: Path, pattern: str | EllipsisType | None, special_tokens: SpecialTokens | None) -> Loaded:
+def _read(
+    found: Path,
+    pattern: str | EllipsisType | None,
+    special_tokens: SpecialTokens | None,
+    sidecars: Sidecars | None,
+) -> Loaded:
     data, location = read_bytes(found), str(found)
     if _looks_like_ranks(data):
         from bytemill.formats.tiktoken import rank_settings
 
         pattern, special_tokens = rank_settings.with_settings(found, data, pattern, special_tokens)
     is_registered = format_of_content(data) is not None
-    loaded = None if is_registered else load_fast(data, location, pattern, special_tokens)
+    loaded = None if is_registered else load_fast(data, location, pattern, special_tokens, sidecars)
     if loaded is None:
         # Imported late: all readers together take longer to import than a rank file takes to load.
         from bytemill.formats import detect
 
-        return build_file(detect.from_content(data, found, pattern, special_tokens), location)
+        return build_file(detect.from_content(data, found, pattern, special_tokens, sidecars), location)
     return loaded
 
 
@@ -85,6 +94,7 @@ def load_fast(
     location: str,
     pattern: str | EllipsisType | None = ...,
     special_tokens: SpecialTokens | None = None,
+    sidecars: Sidecars | None = None,
 ) -> Loaded | None:
     """Load a file's content with the core; None if the reference reader must read or reject it."""
     try:
@@ -96,7 +106,7 @@ def load_fast(
         if pattern is ... and special_tokens is None:
             from bytemill.formats.huggingface.core_reader import load_tokenizer_json
 
-            return load_tokenizer_json(data, location)
+            return load_tokenizer_json(data, location, sidecars)
     except BytemillError:
         pass
     return None

@@ -14,8 +14,11 @@ SUPPORTED_FILES = (
     "bytemill reads a tokenizer.json, a .tiktoken rank file, a SentencePiece .model, a GGUF file, minbpe's .model, and "
     "a folder with a tokenizer.json, a tokenizer.model, or vocab.json and merges.txt"
 )
-SIDECAR_FILES = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
-"""Files beside a tokenizer.json that Hugging Face's transformers reads."""
+SIDECAR_FILES = (
+    *("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "added_tokens.json"),
+    "config.json",
+)
+"""Files beside a tokenizer.json, or beside vocab.json and merges.txt, that Hugging Face's transformers reads."""
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 
 

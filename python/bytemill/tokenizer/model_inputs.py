@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerMetadata
     from bytemill.tokenizer.offsets import EncodedText
 
-_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _NO_LIMIT = 10**12
 """Limits above this mean none in tokenizer_config.json (`VERY_LARGE_INTEGER`)."""
 
@@ -252,14 +251,11 @@ class ModelInputMethods:
     @cached_property
     def special_tokens_map(self) -> dict[str, Any]:
         """Special tokens by role: `bos_token`, `eos_token`, `pad_token` and others that the model's files name."""
-        found: dict[str, Any] = {}
-        metadata = self.metadata
-        for source in (metadata and metadata.special_tokens_map, metadata and metadata.config):
-            for name in _NAMES:
-                text = _content((source or {}).get(name))
-                if text is not None:
-                    found[name] = text
-        return found
+        # Imported late: encoding does not need it.
+        from bytemill.formats.huggingface.sidecars import named_tokens
+
+        kept = self.metadata and self.metadata.special_tokens_map
+        return {role: _content(token) for role, token in named_tokens(self._config, kept).items()}
 
     @property
     def bos_token(self) -> str | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import BytemillError, OutputError, TokenizerFileError
 from bytemill.formats import load as loading
 from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.paths import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken
 from bytemill.formats.tiktoken.models import encoding_name_for_model
@@ -274,9 +275,11 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
         )
     file_sets = (("tokenizer.json",), ("vocab.json", "merges.txt"))
     for files in file_sets:
-        cached = [_hub_cache_path(hub, name, file, revision) for file in files]
-        if None not in cached:
-            return _load_files([path for path in cached if path is not None])
+        cached = [path for file in files if (path := _hub_cache_path(hub, name, file, revision)) is not None]
+        # Two files alone do not tell how texts are split: the cache must know whether there is a configuration.
+        is_whole = len(files) == 1 or local_files_only or _is_settled(hub, name, SIDECAR_FILES[0], revision)
+        if len(cached) == len(files) and is_whole:
+            return loading.load(cached[0] if len(cached) == 1 else cached[0].parent)
     if local_files_only:
         raise TokenizerFileError(
             f"{name}: no such file or folder, not in the hub's cache, and downloads are disabled",
@@ -285,14 +288,10 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
     reasons: list[str] = []
     for files in file_sets:
         try:
-            downloaded = [_download(hub, name, file, revision) for file in files]
-            if files == ("tokenizer.json",):
-                from bytemill.formats.paths import SIDECAR_FILES
-
-                for file in SIDECAR_FILES:
-                    with suppress(Exception):  # optional; they do not affect ids
-                        hub.hf_hub_download(name, file, revision=revision)
-            return _load_files(downloaded)
+            paths = [_download(hub, name, file, revision) for file in files]
+            for file in SIDECAR_FILES:
+                _download_if_there(hub, name, file, revision)
+            return loading.load(paths[0] if len(paths) == 1 else paths[0].parent)
         except BytemillError:
             raise
         except Exception as error:  # other versions of the library and the network may raise anything
@@ -311,12 +310,14 @@ def _download(hub: Any, repository: str, file: str, revision: str | None = None)
     return Path(hub.hf_hub_download(repository, file, revision=revision))
 
 
-def _load_files(files: list[Path]) -> Loaded:
-    if len(files) == 1:
-        return loading.load(files[0])
-    from bytemill.formats import gpt2
-
-    return build(gpt2.read(files[0], files[1]))
+def _download_if_there(hub: Any, repository: str, file: str, revision: str | None) -> None:
+    errors = importlib.import_module(f"{hub.__name__}.errors")
+    try:
+        hub.hf_hub_download(repository, file, revision=revision)
+    except errors.LocalEntryNotFoundError:  # not because the repository lacks the file
+        raise
+    except errors.EntryNotFoundError:
+        pass
 
 
 def _hub_cache_path(hub: Any, repository: str, file: str, revision: str | None) -> Path | None:
@@ -326,6 +327,14 @@ def _hub_cache_path(hub: Any, repository: str, file: str, revision: str | None) 
     except Exception:  # a name that the hub does not allow; the download will report it
         return None
     return Path(found) if isinstance(found, str) else None
+
+
+def _is_settled(hub: Any, repository: str, file: str, revision: str | None) -> bool:
+    """Return whether the hub's cache has a file, or knows that the repository lacks it."""
+    try:
+        return hub.try_to_load_from_cache(repository, file, revision=revision) is not None
+    except Exception:  # as above
+        return False
 
 
 def _read_if_possible(path: Path) -> bytes | None:

@@ -251,8 +251,17 @@ def test_tiktokens_own_expression_is_read_as_oniguruma_reads_it() -> None:
         ({"type": "Sequence", "pretokenizers": []}, "f is empty"),
         ({"type": "Sequence"}, "f.pretokenizers is null, not an array"),
         ({"type": "Sequence", "pretokenizers": [None]}, r"f.pretokenizers\[0\] is null"),
-        ({"type": "ByteLevel", "add_prefix_space": True}, "f.add_prefix_space is true"),
-        ({"type": "ByteLevel"}, "add_prefix_space is true"),
+        (
+            {
+                "type": "Sequence",
+                "pretokenizers": [split("a"), {"type": "ByteLevel", "add_prefix_space": True}],
+            },
+            r"pretokenizers\[1\].add_prefix_space is true",
+        ),
+        (
+            {"type": "Sequence", "pretokenizers": [split("a"), {"type": "ByteLevel"}]},
+            "add_prefix_space is true",
+        ),
         (split_first("a", behavior="Removed"), r"pretokenizers\[0\]: a Split with behavior 'Removed'"),
         (split_first(r"\S+", behavior="Removed", invert=True), "behavior 'Removed' and invert True"),
         (split_first("a", behavior="MergedWithNext"), "MergedWithNext"),

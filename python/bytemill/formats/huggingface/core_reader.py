@@ -13,7 +13,6 @@ from bytemill.formats.files import array_at, is_object, parse_json
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.characters import fallback_texts, is_character_model, settings_of
 from bytemill.formats.huggingface.model import refuse_other_models, special_tokens_of
-from bytemill.formats.huggingface.normalizer import from_normalizer
 from bytemill.formats.huggingface.post_processor import metadata_of
 from bytemill.formats.ids import is_text
 from bytemill.formats.loaded import Loaded
@@ -22,28 +21,35 @@ from bytemill.formats.spec import special_rules
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bytemill.formats.huggingface.sidecars import Sidecars
 
-def load_tokenizer_json(data: bytes, location: str) -> Loaded | None:
+
+def load_tokenizer_json(data: bytes, location: str, sidecars: Sidecars | None = None) -> Loaded | None:
     """Load a `tokenizer.json` with the core; None if the core does not support the file.
 
     Args:
         data: Content of the file.
         location: Name of the file, for errors.
+        sidecars: The files beside it.
 
     Raises:
         TokenizerFileError: The file is damaged or unsupported.
     """
     entry = compiled_cache.entry_of(data)
-    if (loaded := _load_entry(entry, location)) is not None:
+    if (loaded := _load_entry(entry, location, sidecars)) is not None:
         return loaded
     if (read := _parse(data)) is None:
         return None
     file, rest = read
     document = _checked_document(rest, location)
+    if sidecars is not None:
+        amended = sidecars.amended(document, file.id_of, file.n_entries)
+        # An entry of the cache belongs to the content of the file alone.
+        document, entry = amended, entry if amended is document else None
     if isinstance(file, CharacterJson):
         _add_named_tokens(document, file, location)
         rest = json.dumps(document)
-    loaded = _load(file, document, location)
+    loaded = _load(file, document, location, sidecars)
     if loaded is not None:
         n_entries, n_merges = file.n_entries, file.n_merges
         compiled_cache.write(entry, lambda: loaded.core.compiled(rest, n_entries, n_merges))
@@ -55,18 +61,23 @@ def _parse(data: bytes) -> tuple[TokenizerJson | CharacterJson, str] | None:
     return TokenizerJson.read(data) if b'"ByteLevel"' in data else CharacterJson.read(data)
 
 
-def load_from_cache(path: Path) -> Loaded | None:
-    """Load a file of which the cache has the vocabulary; None if it has none. Reads the file only to identify it."""
-    return _load_entry(compiled_cache.entry_of_file(path), str(path))
+def load_from_cache(path: Path, sidecars: Sidecars | None = None) -> Loaded | None:
+    """Load a file of which the cache has the vocabulary; None if it has none, or if the files beside it add tokens.
+
+    Reads the file only to identify it.
+    """
+    return _load_entry(compiled_cache.entry_of_file(path), str(path), sidecars)
 
 
-def _load_entry(entry: Path | None, location: str) -> Loaded | None:
+def _load_entry(entry: Path | None, location: str, sidecars: Sidecars | None) -> Loaded | None:
     block = compiled_cache.read(entry)
     if block is None or (read := TokenizerJson.read_compiled(block)) is None:
         return None
     with contextlib.suppress(BytemillError):
         file, rest = read
-        return _load(file, _checked_document(rest, location), location)
+        document = _checked_document(rest, location)
+        if sidecars is None or not sidecars.change(document):
+            return _load(file, document, location, sidecars)
     return None
 
 
@@ -79,7 +90,12 @@ def _checked_document(rest: str, location: str) -> dict[str, Any]:
     return document
 
 
-def _load(file: TokenizerJson | CharacterJson, document: dict[str, Any], location: str) -> Loaded | None:
+def _load(
+    file: TokenizerJson | CharacterJson,
+    document: dict[str, Any],
+    location: str,
+    sidecars: Sidecars | None,
+) -> Loaded | None:
     if is_character_model(document) != isinstance(file, CharacterJson):
         return None
     model: dict[str, Any] = document["model"]
@@ -91,11 +107,13 @@ def _load(file: TokenizerJson | CharacterJson, document: dict[str, Any], locatio
     )
     pattern, record = tokenizer_json.pattern_and_record(document, file.n_merges, location)
     metadata = metadata_of(document, location)
-    normalizer = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
+    normalizer = tokenizer_json.normalizer_of(document, location)
     rules = special_rules(special_tokens, flags, normalizer)
     core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer)
     if core is None:
         return None
+    if sidecars is not None:
+        sidecars.warn_of_other_split(pattern, normalizer)
     return Loaded(core, record.get("ties"), record.get("merge_counts"), flags, metadata)
 
 

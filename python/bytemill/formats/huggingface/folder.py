@@ -1,8 +1,4 @@
-"""Sidecar files of a tokenizer.json: files beside it that do not affect ids.
-
-These are tokenizer_config.json (chat template, names of special tokens, maximum length), special_tokens_map.json and
-chat_template.jinja. They are kept as plain data and written again.
-"""
+"""Write a model folder: a tokenizer.json and its sidecar files (`sidecars`), which are written as they were read."""
 
 from __future__ import annotations
 
@@ -10,11 +6,10 @@ import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from bytemill.errors import TokenizerFileError
-from bytemill.formats.files import is_array, is_object, object_at, parse_json, read_text
+from bytemill.formats.files import is_array, is_object
 from bytemill.formats.huggingface import post_processor, tokenizer_json
-from bytemill.formats.huggingface.post_processor import check_depth, with_new_ids
-from bytemill.formats.paths import SIDECAR_FILES
+from bytemill.formats.huggingface.post_processor import with_new_ids
+from bytemill.formats.huggingface.sidecars import CONFIG, MAP, TEMPLATE
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.system.atomic_files import make_folder, write_text
 
@@ -23,29 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.formats.spec import TokenizerSpec
-
-_CONFIG, _MAP, _TEMPLATE = SIDECAR_FILES
-_MAX_BYTES = 1 << 26
-
-
-def with_sidecar_files(metadata: TokenizerMetadata | None, folder: Path) -> TokenizerMetadata | None:
-    """Add the contents of the sidecar files in `folder`.
-
-    Raises:
-        TokenizerFileError: A file is damaged; `transformers` could not read it either.
-    """
-    config = _object_in(folder / _CONFIG)
-    special_tokens_map = _object_in(folder / _MAP)
-    template_path = folder / _TEMPLATE
-    template = _text_in(template_path) if template_path.is_file() else None
-    if config is None and special_tokens_map is None and template is None:
-        return metadata
-    return replace(
-        metadata or TokenizerMetadata(),
-        config=config,
-        special_tokens_map=special_tokens_map,
-        chat_template=template,
-    )
 
 
 def sidecar_files(spec: TokenizerSpec) -> dict[str, str]:
@@ -57,11 +29,11 @@ def sidecar_files(spec: TokenizerSpec) -> dict[str, str]:
     config = _config_of(spec)
     if "added_tokens_decoder" in config and not _has_current_ids(config["added_tokens_decoder"], spec):
         config = config | {"added_tokens_decoder": _added_tokens_decoder(spec)}
-    files = {_CONFIG: _json(config)}
+    files = {CONFIG: _json(config)}
     if metadata.special_tokens_map is not None:
-        files[_MAP] = _json(metadata.special_tokens_map)
+        files[MAP] = _json(metadata.special_tokens_map)
     if metadata.chat_template is not None:
-        files[_TEMPLATE] = metadata.chat_template
+        files[TEMPLATE] = metadata.chat_template
     return files
 
 
@@ -149,20 +121,6 @@ def _content(value: Any) -> str | None:
     """Return the text of a token, which files write as a string or as an object."""
     text = value.get("content") if is_object(value) else value
     return text if isinstance(text, str) else None
-
-
-def _text_in(path: Path) -> str:
-    if path.stat().st_size > _MAX_BYTES:
-        raise TokenizerFileError(f"{path} is larger than {_MAX_BYTES >> 20} MiB, the limit for sidecar files")
-    return read_text(path)
-
-
-def _object_in(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    value = object_at(parse_json(_text_in(path), str(path)), str(path))
-    check_depth(value, str(path))
-    return value
 
 
 def _has_current_ids(entries: Any, spec: TokenizerSpec) -> bool:

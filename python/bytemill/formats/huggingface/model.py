@@ -12,7 +12,7 @@ from bytemill.formats.ids import check_id, is_text
 from bytemill.formats.spec import TokenFlags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _DEFAULT_FLAGS = TokenFlags()
 _FLAGS = [field.name for field in fields(TokenFlags)]
@@ -118,8 +118,7 @@ def special_tokens_of(
         if not isinstance(text, str) or not text or not is_text(text):
             raise wrong_value(f"{path}.content", text, "a text")
         check_id(token_id, f"{path}.id")
-        # Missing flags are false in Hugging Face's library.
-        token_flags = TokenFlags(*(bool_at(token.get(flag, False), f"{path}.{flag}") for flag in _FLAGS))
+        token_flags = flags_at(token, path)
         if text in added:
             raise TokenizerFileError(f"{path}: {shown(text)} appears twice")
         # Hugging Face's library ignores the id in the file.
@@ -135,6 +134,15 @@ def special_tokens_of(
         if token_flags != _DEFAULT_FLAGS:
             flags[text] = token_flags
     return added, flags
+
+
+def flags_at(token: Mapping[str, Any], location: str) -> TokenFlags:
+    """Return the flags of a JSON token. Missing ones are false, as in Hugging Face's library.
+
+    Raises:
+        TokenizerFileError: A flag is not a boolean.
+    """
+    return TokenFlags(*(bool_at(token.get(flag, False), f"{location}.{flag}") for flag in _FLAGS))
 
 
 def _checked_pairs(merges: Any, location: str) -> Sequence[Sequence[str]]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill.errors import BytemillError
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.core_reader import load_tokenizer_json
-from bytemill.formats.huggingface.folder import default_config, with_sidecar_files
+from bytemill.formats.huggingface.folder import default_config
+from bytemill.formats.huggingface.sidecars import Sidecars
 from bytemill.formats.loaded import Loaded, build
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.system.extras import import_library
@@ -132,7 +133,7 @@ def from_object(tokenizer: Any) -> Loaded:
     loaded = _from_text(backend.to_str(), type(tokenizer).__name__)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
-        return replace(loaded, metadata=with_sidecar_files(loaded.metadata, Path(folder)))
+        return replace(loaded, metadata=Sidecars.beside(Path(folder)).metadata(loaded.metadata))
 
 
 def _from_text(text: str, location: str) -> Loaded:

@@ -7,13 +7,19 @@ A pattern of several steps, each of which splits the output of the previous one,
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bytemill._core import NAMED_PATTERNS, check_pattern, named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import bool_at, shown
 from bytemill.formats.huggingface.sequence import steps_of
 from bytemill.formats.spec import BYTES_SEPARATOR, STEP_SEPARATOR
+
+if TYPE_CHECKING:
+    from bytemill.formats.spec import NormalizerSteps
+
+PREFIX: NormalizerSteps = (("Metaspace", "always"),)
+"""The step of a normalizer for `add_prefix_space`: a space before each text that does not begin with one."""
 
 # Published files have up to four steps; each costs one pass over the text.
 _MAX_STEPS = 16
@@ -33,17 +39,25 @@ CL100K_FOR_ONIGURUMA = (
 )
 
 
-def to_pre_tokenizer(pattern: str | None) -> dict[str, Any]:
+def to_pre_tokenizer(pattern: str | None, *, add_prefix_space: bool = False) -> dict[str, Any]:
     """Return the `pre_tokenizer` object of a pattern.
 
+    Args:
+        pattern: The pattern.
+        add_prefix_space: Put a space before texts.
+
     Raises:
-        TokenizerError: Hugging Face's regex engine has no exact equivalent.
+        TokenizerError: Hugging Face's library has no exact equivalent.
     """
     of_texts, _, of_bytes = (pattern or "").partition(BYTES_SEPARATOR)
     before = of_texts.split(STEP_SEPARATOR) if of_texts else []
     ends_with_gpt2 = bool(before) and named_pattern(before[-1]) == "gpt2"
     steps = [_step(expression) for expression in (before[:-1] if ends_with_gpt2 else before)]
-    steps.append(_byte_level(use_regex=ends_with_gpt2))
+    if steps and add_prefix_space:
+        raise TokenizerError(
+            "tokenizer.json cannot represent a space before texts that a pattern of steps splits"
+        )
+    steps.append(_byte_level(use_regex=ends_with_gpt2, add_prefix_space=add_prefix_space))
     steps += [_step(expression) for expression in (of_bytes.split(STEP_SEPARATOR) if of_bytes else [])]
     return {"type": "Sequence", "pretokenizers": steps} if len(steps) > 1 else steps[0]
 
@@ -85,9 +99,9 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
             hint="bytemill reads byte-level BPE tokenizers only",
         )
     byte_level, path = steps[at]
-    if _flag(byte_level, "add_prefix_space", path, default=True):
+    if _flag(byte_level, "add_prefix_space", path, default=True) and at > 0:
         raise TokenizerFileError(
-            f"{path}.add_prefix_space is true, which is not supported",
+            f"{path}.add_prefix_space is true, which is not supported after another step",
             hint="set it to false and add the space to the text yourself",
         )
     if len(steps) > _MAX_STEPS:
@@ -106,12 +120,24 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
     return of_texts + BYTES_SEPARATOR + of_bytes
 
 
+def adds_prefix_space(value: Any) -> bool:
+    """Return whether the first step of a `pre_tokenizer` object puts a space before texts."""
+    for step, _ in steps_of(value, "pre_tokenizer", "pretokenizers", "a pre-tokenizer"):
+        return step.get("type") == "ByteLevel" and step.get("add_prefix_space", True) is True
+    return False
+
+
 def _flag(step: dict[str, Any], field: str, path: str, *, default: bool) -> bool:
     return bool_at(step.get(field, default), f"{path}.{field}")
 
 
-def _byte_level(*, use_regex: bool) -> dict[str, Any]:
-    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+def _byte_level(*, use_regex: bool, add_prefix_space: bool) -> dict[str, Any]:
+    return {
+        "type": "ByteLevel",
+        "add_prefix_space": add_prefix_space,
+        "trim_offsets": True,
+        "use_regex": use_regex,
+    }
 
 
 def _kinds(steps: list[tuple[dict[str, Any], str]]) -> str:

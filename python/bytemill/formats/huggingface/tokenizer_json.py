@@ -22,14 +22,20 @@ from bytemill.formats.huggingface import characters as character_models
 from bytemill.formats.huggingface.model import checked_model, read_model, refuse_other_models
 from bytemill.formats.huggingface.normalizer import from_normalizer, to_normalizer
 from bytemill.formats.huggingface.post_processor import DECODER, POST_PROCESSOR, metadata_of
-from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
+from bytemill.formats.huggingface.pre_tokenizer import (
+    PREFIX,
+    adds_prefix_space,
+    from_pre_tokenizer,
+    to_pre_tokenizer,
+)
 from bytemill.formats.record import checked_record, record_of
 from bytemill.formats.spec import TokenFlags, TokenizerSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bytemill.formats.spec import CharacterModel
+    from bytemill.formats.huggingface.sidecars import Sidecars
+    from bytemill.formats.spec import CharacterModel, NormalizerSteps
 
 _COUNTS_PER_LINE = 16
 _DEFAULT_FLAGS = TokenFlags()
@@ -57,8 +63,8 @@ def write(spec: TokenizerSpec) -> str:
 
     head = {
         **_head(spec),
-        "normalizer": to_normalizer(spec.normalizer),
-        "pre_tokenizer": to_pre_tokenizer(spec.pattern),
+        "normalizer": to_normalizer(tuple(step for step in spec.normalizer if step not in PREFIX)),
+        "pre_tokenizer": to_pre_tokenizer(spec.pattern, add_prefix_space=spec.normalizer[-1:] == PREFIX),
         "post_processor": (spec.metadata and spec.metadata.post_processor) or POST_PROCESSOR,
         "decoder": (spec.metadata and spec.metadata.decoder) or DECODER,
     }
@@ -125,17 +131,22 @@ def read(text: str, location: str = "tokenizer.json") -> TokenizerSpec:
     return from_document(parse_json(text, location), location)
 
 
-def from_document(document: Any, location: str) -> TokenizerSpec:
-    """Read a parsed tokenizer.json; `location` names the file in errors. See `read`."""
+def from_document(document: Any, location: str, sidecars: Sidecars | None = None) -> TokenizerSpec:
+    """Read a parsed tokenizer.json, with what the files beside it add; `location` names it in errors. See `read`."""
     if not is_object(document) or not is_object(document.get("model")):
         raise TokenizerFileError(f"{location}: not a tokenizer.json: there is no 'model' object")
     model: dict[str, Any] = document["model"]
     refuse_other_models(model, location)
     refuse_unsupported(document, location)
+    if sidecars is not None and is_object(vocab := model.get("vocab")):
+        document = sidecars.amended(document, vocab.get, len(vocab))
     if character_models.is_character_model(document):
         return _character_spec(document, location)
     special_tokens, flags, vocab, merges = read_model(model, document.get("added_tokens", []), location)
     pattern, record = pattern_and_record(document, len(merges), location)
+    normalizer = normalizer_of(document, location)
+    if sidecars is not None:
+        sidecars.warn_of_other_split(pattern, normalizer)
     return TokenizerSpec(
         pattern=pattern,
         special_tokens=special_tokens,
@@ -144,7 +155,7 @@ def from_document(document: Any, location: str) -> TokenizerSpec:
         ignore_merges=bool(model.get("ignore_merges")),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
-        normalizer=from_normalizer(document.get("normalizer"), f"{location}: normalizer"),
+        normalizer=normalizer,
         flags=flags,
         metadata=metadata_of(document, location),
     )
@@ -155,6 +166,12 @@ def _character_spec(document: dict[str, Any], location: str) -> TokenizerSpec:
     special_tokens, flags, vocab, pairs = checked_model(model, document.get("added_tokens", []), location)
     spec = character_models.read(document, vocab, pairs, special_tokens, location)
     return replace(spec, flags=flags, metadata=metadata_of(document, location))
+
+
+def normalizer_of(document: dict[str, Any], location: str) -> NormalizerSteps:
+    """Return the steps of the normalizer of byte-level BPE, and of the space before texts. Raises as `read` does."""
+    steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
+    return (*steps, *(PREFIX if adds_prefix_space(document.get("pre_tokenizer")) else ()))
 
 
 def pattern_and_record(
@@ -215,6 +232,7 @@ def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:
     """Return whether `pre_tokenizer` is what bytemill writes for `pattern`. If not, another tool changed the file."""
     try:
         check_pattern(pattern)
-        return to_pre_tokenizer(pattern) == pre_tokenizer
+        prefix = adds_prefix_space(pre_tokenizer)
+        return to_pre_tokenizer(pattern, add_prefix_space=prefix) == pre_tokenizer
     except (TypeError, ValueError):
         return False
