@@ -37,6 +37,10 @@ def load(
     """Load the tokenizer at `path`. Arguments and errors are those of `detect.read`."""
     path = local_input(path, _siblings(path))
     found = find(path)
+    if isinstance(found, Path) and begins_with(found, GGUF_MAGIC) and special_tokens is None:
+        from bytemill.formats.gguf import gguf
+
+        return gguf.load(found, pattern)
     if not isinstance(found, Path) or begins_with(found, GGUF_MAGIC):
         from bytemill.formats import detect
 

@@ -442,8 +442,30 @@ def test_any_spec_survives_a_gguf_round_trip(tmp_path: Path) -> None:
             spec, special_tokens=dict(sorted(spec.special_tokens.items()))
         )
         assert Tokenizer.from_spec(read).fingerprint == Tokenizer.from_spec(spec).fingerprint
+        loaded = Tokenizer.load(tmp_path / "t")
+        assert loaded.to_spec() == Tokenizer.from_spec(read).to_spec()
 
     check()
+
+
+def test_the_core_makes_the_vocabulary_of_a_file_that_lists_every_split(
+    make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of Llama 3 do, some splits before the merges of their parts."""
+    words = ["ab", "bc", "abc", "cd", "abcd", "Ġab"]
+    known = {*BYTES, *words}
+    splits = [(word[:at], word[at:]) for word in words for at in range(1, len(word))]
+    merges = [" ".join(pair) for pair in splits if known.issuperset(pair)]
+    assert len(merges) > len(words)
+    tokens = [*BYTES, *words, "<|end|>"]
+    path = make_file(pre="llama-bpe", tokens=tokens, token_type=[NORMAL] * 262 + [CONTROL], merges=merges)
+    expected = Tokenizer.from_spec(detect.read(path))
+    # Python's reader, which makes objects of all merges, is not asked.
+    monkeypatch.setattr(gguf, "tokens_and_merges", None)
+    loaded = Tokenizer.load(path)
+    assert loaded.fingerprint == expected.fingerprint
+    assert (loaded.vocab, loaded.special_tokens) == (expected.vocab, {"<|end|>": 262})
+    assert loaded.encode("abcd ab<|end|>") == expected.encode("abcd ab<|end|>")
 
 
 def test_the_record_is_checked(make_file: MakeFile, make_spec: MakeSpec, tmp_path: Path) -> None:
