@@ -1,7 +1,8 @@
 """Sizes of a tokenizer, `skip_special_tokens`, and unknown ids."""
 
 import pickle
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -55,3 +56,32 @@ def test_an_unknown_id_is_named_in_a_tokenizer_error_that_is_a_key_error(unknown
         assert caught.value.token_id == unknown
         again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
         assert (str(again), again.token_id) == (str(caught.value), unknown)
+
+
+def test_vocab_and_merges_are_made_once_and_may_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted:
+        """The core, with the number of calls of two methods."""
+
+        def __init__(self, core: Any) -> None:
+            self.core, self.calls = core, Counter[str]()
+
+        def __getattr__(self, name: str) -> Any:
+            self.calls[name] += 1
+            return getattr(self.core, name)
+
+    tokenizer = bytemill.train_from_iterator(["low low lower"], vocab_size=259, special_tokens=["<e>"])
+    core = Counted(tokenizer.core)
+    monkeypatch.setattr(tokenizer, "core", core)
+    vocab, merges = tokenizer.vocab, tokenizer.merges
+    expected = dict(vocab), list(merges)
+    vocab.clear()
+    merges.clear()
+    for _ in range(3):
+        assert (tokenizer.vocab, tokenizer.merges) == expected
+    assert (core.calls["vocab"], core.calls["merges"]) == (1, 1)
+    monkeypatch.undo()
+    copied = pickle.dumps(tokenizer)
+    fresh = bytemill.train_from_iterator(["low low lower"], vocab_size=259, special_tokens=["<e>"])
+    assert len(copied) == len(pickle.dumps(fresh))
+    again = pickle.loads(copied)  # noqa: S301
+    assert (again.vocab, again.merges) == expected

@@ -81,16 +81,27 @@ class VocabularyMethods:
 
     @property
     def vocab(self) -> dict[int, bytes]:
-        """All tokens by id, special tokens as UTF-8. A new dict on each access."""
+        """All tokens by id, special tokens as UTF-8. A new dict on each access, so that it may be changed.
+
+        Keep it in a variable where it is needed often; `decode_single_token_bytes` and `token` look up one token.
+        """
+        return self._vocab.copy()
+
+    @cached_property
+    def _vocab(self) -> dict[int, bytes]:
         special = {i: token.encode() for token, i in self.special_tokens.items()}
         return dict(sorted((self.core.vocab() | special).items()))
 
     @property
     def merges(self) -> list[tuple[bytes, bytes]]:
-        """The merges in rank order. A new list on each access.
+        """The merges in rank order. A new list on each access, so that it may be changed.
 
         Empty for a tokenizer from ranks that no list of merges can express.
         """
+        return self._merges.copy()
+
+    @cached_property
+    def _merges(self) -> list[tuple[bytes, bytes]]:
         return self.core.merges()
 
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
@@ -124,7 +135,12 @@ class VocabularyMethods:
 
     def is_special_token(self, token: int) -> bool:
         """Return whether `token` is the id of a special token."""
-        return token in self.special_tokens.values()
+        return token in self._special_by_id
+
+    @cached_property
+    def _special_by_id(self) -> dict[int, str]:
+        # The first of several texts with one id, which decoding gives too.
+        return {i: token for token, i in reversed(self.special_tokens.items())}
 
     def token_byte_values(self) -> list[bytes]:
         """Return the bytes of all ordinary tokens in byte order."""
@@ -185,7 +201,7 @@ class VocabularyMethods:
         >>> Tokenizer({i: bytes([i]) for i in range(256)} | {256: b" t"}, [(b" ", b"t")]).id_to_token(256)
         'Ġt'
         """
-        special = next((text for text, i in self.special_tokens.items() if i == token_id), None)
+        special = self._special_by_id.get(token_id)
         if special is not None:
             return special
         try:
