@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill import reference
 from bytemill.errors import SpecialTokenError, TokenizerError
+from bytemill.formats.spec import TokenFlags
 from bytemill.tokenizer.types import AllowedSpecial
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -293,3 +295,20 @@ def test_special_tokens_that_contradict_the_tokenizer_are_not_added(special: Any
     base = bytemill.Tokenizer(VOCAB, MERGES, {"<|end|>": 300})
     with pytest.raises(TokenizerError, match=message):
         base.with_special_tokens(special)
+
+
+def test_many_and_long_special_tokens_take_time_in_proportion() -> None:
+    """Before, a token of 100,000 equal bytes took a minute, and a set of 10,000 with rules was searched for each."""
+    long = "a" * 100_000
+    tokenizer = bytemill.Tokenizer(BYTES, [], [long, "<end>"])
+    text = long[:-1] + "<end>" + long + "a"
+    assert tokenizer.encode(text) == [97] * 99_999 + [257, 256, 97]
+    assert 256 not in tokenizer.encode(text, allowed_special={"<end>"}, disallowed_special=())
+    many = [f"<|{number}|>" for number in range(10_000)]
+    flags = dict.fromkeys(many, TokenFlags(rstrip=True))
+    tokenizer = bytemill.Tokenizer.from_spec(
+        replace(bytemill.Tokenizer(BYTES, [], many).to_spec(), flags=flags)
+    )
+    assert tokenizer.encode("<|9999|> <|5|>x") == [256 + 9_999, 256 + 5, 120]
+    assert [tokenizer.id_to_token(256 + number) for number in range(10_000)] == many
+    assert all(map(tokenizer.is_special_token, tokenizer.special_tokens.values()))

@@ -15,7 +15,7 @@ impl Vocab {
     /// [`Error::UnknownId`] for the first id without a token.
     pub fn decode(&self, ids: impl IntoIterator<Item = u32>, out: &mut Vec<u8>) -> Result<()> {
         for id in ids {
-            out.extend_from_slice(self.token(id).ok_or(Error::UnknownId(i64::from(id)))?);
+            out.extend_from_slice(self.decoded(id).ok_or(Error::UnknownId(i64::from(id)))?);
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Decoder {
         lengths.try_reserve_exact(n_ids).map_err(|_| Error::memory::<u8>(n_ids))?;
         for id in (0..=u32::MAX).take(n_ids) {
             let mut slot = [0; SLOT];
-            let token = vocab.token(id).unwrap_or_default();
+            let token = vocab.decoded(id).unwrap_or_default();
             slot[SHORT] = match token.len() {
                 0 => NONE,
                 n_bytes @ 1..=SHORT => {

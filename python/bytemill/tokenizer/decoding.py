@@ -56,7 +56,7 @@ class DecodingMethods:
         for token_id in ids:
             if not stripped.is_active:
                 break
-            token = self.core.token_bytes(token_id)
+            token = self.core.decode_bytes([token_id])
             n_spaces += len(token) - len(stripped.from_token(token))
         return text[n_spaces:]
 
@@ -68,8 +68,8 @@ class DecodingMethods:
         return self.core.decode_bytes(ids)
 
     def decode_tokens_bytes(self, ids: TokenIds) -> list[bytes]:
-        """Return the bytes of each id. Raises as `decode` does."""
-        return [self.core.token_bytes(i) for i in ids]
+        """Return the bytes of each id, which joined are `decode_bytes`. Raises as `decode` does."""
+        return [self.core.decode_bytes([i]) for i in ids]
 
     def decode_with_offsets(self, ids: TokenIds) -> tuple[str, list[int]]:
         """Return the text of `ids` and the character offset at which each token starts.
@@ -135,4 +135,4 @@ class DecodingMethods:
         ['', 'é', '!']
         """
         mode = "none" if self.characters is None else self.characters.decode_strip
-        return StreamDecoder(self.core.token_bytes, mode)
+        return StreamDecoder(lambda token_id: self.core.decode_bytes([token_id]), mode)

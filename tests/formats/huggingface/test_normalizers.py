@@ -88,6 +88,25 @@ def test_ids_and_offsets_are_those_of_hugging_face(trained: dict[str, Any]) -> N
     check()
 
 
+@pytest.mark.parametrize("name", sorted(STEPS))
+def test_tokens_found_in_normalized_text_are_decoded_as_they_are_there(
+    trained: dict[str, Any], name: str
+) -> None:
+    # With a space: Hugging Face's decoder takes a token of letters for bytes.
+    changed = trained["added_tokens"][1] | {"content": "É ﬁ A\u030a", "special": False}
+    document = trained | {"normalizer": STEPS[name], "added_tokens": [trained["added_tokens"][0], changed]}
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(document))
+    ours = Tokenizer.from_spec(tokenizer_json.read(json.dumps(document)))
+    ids = [*ours.encode("a É ﬁ A\u030a<end>"), 301]
+    expected = theirs.decode(ids, skip_special_tokens=False)
+    assert ours.decode(ids) == expected
+    assert ours.decode_batch([ids * 2000]) == [expected * 2000]
+    decoder = ours.stream_decoder()
+    assert "".join(map(decoder.feed, ids)) + decoder.finish() == expected
+    assert ours.special_tokens["É ﬁ A\u030a"] == 301
+    assert Tokenizer.from_spec(ours.to_spec()).decode(ids) == expected
+
+
 @given(chains)
 def test_steps_are_written_as_they_were_read(chain: list[str]) -> None:
     objects = [STEPS[name] for name in chain]

@@ -97,15 +97,11 @@ impl Encoder {
     /// [`Error::Invalid`] if a text is not a special token.
     pub fn with_rules(mut self, rules: &[(String, Rules)], normalizer: Normalizer) -> Result<Self> {
         let tokens = self.special.tokens().to_vec();
-        let mut rule_of = vec![Rules::default(); tokens.len()];
-        for (text, rule) in rules {
-            let index = tokens.iter().position(|(token, _)| token == text);
-            let index = index.ok_or_else(|| Error::Invalid(format!("{text:?} has rules but is no special token")))?;
-            rule_of[index] = *rule;
-        }
+        let rule_of = rules_in_order(&tokens, rules)?;
         let normalizer = Arc::new(normalizer);
         self.special = SpecialTokens::with_rules(tokens, rule_of)?.normalizing(Arc::clone(&normalizer))?;
         self.none = std::mem::take(&mut self.none).normalizing(normalizer)?;
+        self.vocab.decode_as(self.special.normalized_texts());
         Ok(self)
     }
 
@@ -302,4 +298,17 @@ pub(super) fn check_every(since_check: &mut usize, n_bytes: usize, interrupt: In
         interrupt()?;
     }
     Ok(())
+}
+
+/// The rules of each token, of which `rules` names some.
+fn rules_in_order(tokens: &[(String, u32)], rules: &[(String, Rules)]) -> Result<Vec<Rules>> {
+    let index_of: HashMap<&str, usize> =
+        tokens.iter().zip(0..).map(|((token, _), index)| (token.as_str(), index)).collect();
+    let mut in_order = vec![Rules::default(); tokens.len()];
+    for (text, rule) in rules {
+        let index = index_of.get(text.as_str());
+        let index = index.ok_or_else(|| Error::Invalid(format!("{text:?} has rules but is no special token")))?;
+        in_order[*index] = *rule;
+    }
+    Ok(in_order)
 }

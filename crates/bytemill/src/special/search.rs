@@ -1,7 +1,10 @@
 //! The search for special tokens, leftmost first and longest among equals, with the flags of Hugging Face's added tokens.
 
 use crate::error::{Error, Result};
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+
+/// Failure transitions per byte class that making a deterministic automaton may follow: some milliseconds.
+const MAX_DFA_STEPS: usize = 1_000_000;
 
 /// Matching rules of one special token: it may match depending on its context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,9 +61,10 @@ impl Search {
         let round = |late: bool| -> Result<Round> {
             let indices: Vec<usize> = (0..rules.len()).filter(|&index| rules[index].late == late).collect();
             let build = || {
-                AhoCorasick::builder()
-                    .match_kind(MatchKind::LeftmostLongest)
-                    .build(indices.iter().map(|&index| &texts[index]))
+                let of_round = || indices.iter().map(|&index| &texts[index]);
+                // None lets the library choose.
+                let kind = is_slow_as_dfa(of_round()).then_some(AhoCorasickKind::ContiguousNFA);
+                AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).kind(kind).build(of_round())
             };
             let finder = (!indices.is_empty()).then(build).transpose();
             let finder = finder.map_err(|error| Error::Invalid(format!("special tokens: {error}")))?;
@@ -69,6 +73,11 @@ impl Search {
         let rounds = [round(false)?, round(true)?];
         let has_rules = rules.iter().any(|rule| *rule != Rules::default());
         Ok(Self { rules, has_rules, texts, rounds })
+    }
+
+    /// The texts that are searched, in the order of the tokens.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(String::as_str)
     }
 
     /// The texts of tokens that are searched in normalized text.
@@ -132,6 +141,14 @@ impl Search {
             Some(Found { start, end, index })
         })
     }
+}
+
+/// True if making a deterministic automaton might take long.
+///
+/// Its states are the prefixes of the tokens. Each transition of a state may have to follow one failure transition per byte of
+/// its prefix: in a token of n equal bytes, n² / 2 of them. Other automata are made in linear time.
+fn is_slow_as_dfa<'t>(texts: impl Iterator<Item = &'t String>) -> bool {
+    texts.map(|text| text.len().saturating_pow(2)).fold(0, usize::saturating_add) > MAX_DFA_STEPS
 }
 
 /// `\w` of Rust's regular expressions.

@@ -6,7 +6,8 @@ use crate::sys::interrupt::Interrupt;
 use crate::text::normalize::Normalizer;
 use crate::text::normalize::aligned::{AlignedChar, AlignedText, plain, unchanged};
 use aho_corasick::Match;
-use std::collections::HashSet;
+use memchr::memmem;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -107,6 +108,15 @@ impl SpecialTokens {
     #[must_use]
     pub fn tokens(&self) -> &[(String, u32)] {
         &self.tokens
+    }
+
+    /// The ids of the tokens that the normalizer changes, with the texts that are searched instead. Of several tokens with one id,
+    /// the first one counts.
+    #[must_use]
+    pub fn normalized_texts(&self) -> HashMap<u32, String> {
+        let mut seen = HashSet::new();
+        let first = self.tokens.iter().zip(self.search.texts()).filter(|((_, id), _)| seen.insert(*id));
+        first.filter(|((token, _), text)| token != text).map(|((_, id), text)| (*id, text.to_owned())).collect()
     }
 
     /// The special tokens in `text` from left to right, including the white space that they strip.
@@ -275,8 +285,12 @@ fn origin_of(text: &[AlignedChar]) -> Range<usize> {
 
 /// True if `token` starts at least `nearest` and less than `farthest` bytes before `at`.
 fn occurs(text: &str, at: usize, token: &str, nearest: usize, farthest: usize) -> bool {
-    let bytes = text.as_bytes();
-    (nearest..farthest.min(at + 1)).any(|before| bytes[at - before..].starts_with(token.as_bytes()))
+    let farthest = farthest.min(at + 1);
+    if farthest <= nearest {
+        return false;
+    }
+    let window = at + 1 - farthest..text.len().min(at - nearest + token.len());
+    memmem::find(&text.as_bytes()[window], token.as_bytes()).is_some()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::pair_table::PairTable;
 use super::tokens::TokenIndex;
 use super::vocabulary::{Vocab, offset_from};
 use crate::text::byte_characters::append_bytes;
+use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -118,6 +119,7 @@ impl CompiledVocab {
             bytes,
             starts,
             special,
+            normalized: HashMap::new(),
             merges,
             offset_from: offset_from(&symbol_ids),
             symbol_ids,

@@ -4,7 +4,7 @@ use super::characters::{FIRST_LEFTOVER, Fallback, Leftovers};
 use super::pair_table::{MAX_SYMBOLS, PairTable};
 use super::tokens::{TokenIndex, TokenList};
 use crate::error::{Error, Result};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub struct Vocab {
     /// Token bytes → id, for the ordinary tokens and the special ones that the vocabulary lists.
     pub(super) index: TokenIndex,
     pub(super) special: Vec<(String, u32)>,
+    /// What decoding gives for special tokens that are found in normalized text, if a normalizer changes them.
+    pub(super) normalized: HashMap<u32, String>,
     /// The two symbols that each merge joins, in order of rank.
     pub(super) merges: Vec<(u32, u32)>,
     /// The id of each symbol.
@@ -122,6 +124,7 @@ impl Vocab {
             starts,
             index,
             special,
+            normalized: HashMap::new(),
             merges,
             offset_from: offset_from(&symbol_ids),
             symbol_ids,
@@ -146,6 +149,21 @@ impl Vocab {
         let at = id as usize;
         let (start, end) = (*self.starts.get(at)?, *self.starts.get(at + 1)?);
         if start == end { None } else { Some(&self.bytes[start as usize..end as usize]) }
+    }
+
+    /// What decoding gives for a token: its bytes, or those of the normalized text that it was found in.
+    #[inline]
+    #[must_use]
+    pub fn decoded(&self, id: u32) -> Option<&[u8]> {
+        if self.normalized.is_empty() {
+            return self.token(id);
+        }
+        self.normalized.get(&id).map(String::as_bytes).or_else(|| self.token(id))
+    }
+
+    /// Decode some special tokens as other texts.
+    pub fn decode_as(&mut self, normalized: HashMap<u32, String>) {
+        self.normalized = normalized;
     }
 
     /// The id of a token of the vocabulary.

@@ -173,3 +173,15 @@ fn default_rules_count_as_none() {
         Search::new(tokens.iter().map(|(token, _)| token.as_str()), vec![late, Rules::default()]).unwrap().has_rules
     );
 }
+
+#[test]
+fn a_long_token_that_repeats_itself_is_found_like_a_short_one() {
+    // A deterministic automaton of this one would take minutes to make.
+    let n = 100_000;
+    let tokens = ["a".repeat(n), "a".repeat(n - 1) + "b", "ab".to_owned()];
+    assert!(is_slow_as_dfa(tokens.iter()));
+    let search = Search::new(tokens.iter().map(String::as_str), vec![Rules::default(); 3]).unwrap();
+    let text = "a".repeat(n) + "b" + &"a".repeat(n - 2) + "b";
+    let found: Vec<_> = search.find(&text).map(|found| (found.start, found.end, found.index)).collect();
+    assert_eq!(found, [(0, n, 0), (2 * n - 2, 2 * n, 2)]);
+}
