@@ -223,8 +223,8 @@ class Encoder:
     def bytes_to_id(self, token: bytes) -> int | None: ...
     def parts(self, pretoken: bytes) -> list[int]:
         """Return where the parts of a pre-token start before any merge: bytes, or characters of the vocabulary."""
-    def merge_steps(self, pretoken: bytes) -> list[tuple[int, int, int, int]]:
-        """Return the merges of one pre-token in order: (rank, left id, right id, index of the left part)."""
+    def merge_steps(self, pretoken: bytes) -> list[tuple[int, bytes, bytes, int]]:
+        """Return the merges of one pre-token in order: (rank, left part, right part, index of the left part)."""
     def segments(self, text: str, allowed_special: _Allowed) -> list[tuple[str, int | None]]:
         """Return the special tokens in a text with their ids, and the normalized text between them."""
     def merge_of(self, token_id: int) -> tuple[int, int, int] | None:

@@ -108,8 +108,9 @@ impl PyEncoder {
             return (0..pretoken.len()).collect();
         };
         let parts = |(start, character): (usize, char)| {
-            let is_part = leftovers.fallback() != Fallback::Bytes
-                || vocab.id(character.encode_utf8(&mut [0; 4]).as_bytes()).is_some();
+            let mut bytes = [0; 4];
+            let bytes = character.encode_utf8(&mut bytes).as_bytes();
+            let is_part = leftovers.fallback() != Fallback::Bytes || vocab.id(bytes).is_some() || leftovers.has(bytes);
             start..start + if is_part { 1 } else { character.len_utf8() }
         };
         text.char_indices().flat_map(parts).collect()
@@ -335,9 +336,13 @@ impl PyEncoder {
         self.starts_of_parts(pretoken)
     }
 
-    fn merge_steps(&self, pretoken: &[u8]) -> Vec<(u32, u32, u32, usize)> {
+    fn merge_steps<'py>(
+        &self,
+        py: Python<'py>,
+        pretoken: &[u8],
+    ) -> Vec<(u32, Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize)> {
         let vocab = self.encoder.vocab();
-        let ids = vocab.symbol_ids();
+        let bytes = |symbol| PyBytes::new(py, vocab.symbol(symbol));
         let mut starts = self.starts_of_parts(pretoken);
         // In a vocabulary of characters, those that make a character of bytes are none of its own merges.
         let is_shown = |symbol: u32| vocab.leftovers().is_none() || !is_within_character(vocab.symbol(symbol));
@@ -346,7 +351,7 @@ impl PyEncoder {
             if is_shown(step.symbol) {
                 let index = starts.partition_point(|&start| start < step.offset);
                 starts.remove(index + 1);
-                shown.push((step.symbol - 256, ids[step.left as usize], ids[step.right as usize], index));
+                shown.push((step.symbol - 256, bytes(step.left), bytes(step.right), index));
             }
         }
         shown
@@ -394,7 +399,10 @@ impl PyEncoder {
         let parts = bytemill::bpe::live_merges::parts(vocab, symbol);
         let is_character = vocab.leftovers().is_some() && is_within_character(vocab.symbol(symbol));
         let parts = parts.filter(|_| !is_character);
-        Ok(parts.map(|(left, right)| (symbol - 256, ids[left as usize], ids[right as usize])))
+        // A character that is no token has no id.
+        let ids = parts.map(|(left, right)| (ids[left as usize], ids[right as usize]));
+        let ids = ids.filter(|&(left, right)| vocab.token(left).is_some() && vocab.token(right).is_some());
+        Ok(ids.map(|(left, right)| (symbol - 256, left, right)))
     }
 
     fn encode<'py>(

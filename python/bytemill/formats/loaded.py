@@ -74,8 +74,10 @@ def _character_encoder(spec: TokenizerSpec, characters: CharacterModel) -> Encod
     known = set(spec.vocab.values())
     for byte, token_id in (characters.byte_ids or {}).items():
         token = bytes([byte])
-        # A byte that is also a character has two tokens; texts are encoded with that of the character.
-        (aliases if token in known else vocab)[token_id] = token
+        # A byte that is also a character has two tokens; texts are encoded with that of the character. No text encodes
+        # to the byte of the space, since spaces become `▁` first.
+        is_alias = token in known or (token == b" " and characters.writes_spaces_as_meta)
+        (aliases if is_alias else vocab)[token_id] = token
     unknown = None if characters.unk_id is None else (characters.unk_id, characters.fuse_unk)
     return Encoder.from_characters(
         vocab,

@@ -104,13 +104,22 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explan
                 bounds = [*core.parts(pretoken), len(pretoken)]
                 tokens = [pretoken[begin:stop] for begin, stop in pairwise(bounds)]
                 for rank, left, right, at in core.merge_steps(pretoken):
-                    steps.append(MergeStep(rank, core.token_bytes(left), core.token_bytes(right), at))
+                    steps.append(MergeStep(rank, left, right, at))
                     tokens[at : at + 2] = [tokens[at] + tokens[at + 1]]
+            tokens = [part for token in tokens for part in _encoded_parts(core, token)]
             ids = [_id_of(core, token) for token in tokens]
             explanations.append(
                 Explanation(pretoken.decode(errors="replace"), ids, tokens, steps, special=False)
             )
     return explanations
+
+
+def _encoded_parts(core: Encoder, token: bytes) -> list[bytes]:
+    """Return the bytes of a character that is no token and was not merged, if these have tokens."""
+    if core.bytes_to_id(token) is None and core.fallback is not None and core.fallback[1] is None:
+        # Files write spaces as this character.
+        return [bytes([byte]) for byte in ("\u2581".encode() if token == b" " else token)]
+    return [token]
 
 
 def _id_of(core: Encoder, token: bytes) -> int:

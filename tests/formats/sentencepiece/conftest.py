@@ -22,8 +22,10 @@ def _trained(options: tuple[tuple[str, Any], ...]) -> bytes:
         lines += (DECLARATION / f"udhr_{language}.txt").read_text(encoding="utf-8").splitlines()[:60]
     lines += ["def f(x):", "    return x  +  1", "\tx = [1, 2, 3]  # 1234567"] * 20
     model = io.BytesIO()
+    # The trainer writes other sequences than lists as Python does, with parentheses and quotes.
+    arguments = {name: list(value) if isinstance(value, tuple) else value for name, value in options}
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, num_threads=1, **dict(options)
+        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, num_threads=1, **arguments
     )
     return model.getvalue()
 

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bytemill import BytemillError, Tokenizer, TokenizerError, TokenizerFileError
@@ -19,6 +19,7 @@ from bytemill._core import TextMarks
 from bytemill.comparison.token_table import TokenTable
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.sentencepiece import model
+from bytemill.formats.sentencepiece.protobuf import fields
 from bytemill.studio.vocabulary_table import smallest_size
 
 TrainModel = Callable[..., bytes]
@@ -136,6 +137,76 @@ def test_ids_are_those_of_sentencepiece(train_model: TrainModel, name: str) -> N
             assert "".join(map(decoder.feed, ids)) + decoder.finish() == ours.decode(ids)
 
     check()
+
+
+def pruned(data: bytes, removed: set[str]) -> bytes:
+    """A model without some of its pieces."""
+    parts: list[bytes] = []
+    for number, value in fields(data):
+        assert isinstance(value, bytes)
+        if number != 1 or dict(fields(value))[1] not in {text.encode() for text in removed}:
+            size, length = len(value), bytearray()
+            while size > 0x7F:
+                length.append(size & 0x7F | 0x80)
+                size >>= 7
+            parts.append(bytes([number << 3 | 2, *length, size]) + value)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("name", ["llama", "plain", "gemma", "nmt_nfkc_cf"])
+@pytest.mark.parametrize("n_removed", [0, 20])
+def test_a_model_without_some_pieces_has_the_ids_of_sentencepiece(
+    train_model: TrainModel, name: str, n_removed: int
+) -> None:
+    data = train_model(**OPTIONS[name])
+    whole = sentencepiece.SentencePieceProcessor(model_proto=data)
+    pieces = [
+        whole.id_to_piece(i)
+        for i in range(whole.vocab_size())
+        if not (whole.is_control(i) or whole.is_unknown(i) or whole.is_byte(i))
+    ]
+    characters, random = [piece for piece in pieces if len(piece) == 1], Random(name)
+    removed = {"▁", "t", *random.sample(characters, n_removed), *random.sample(pieces, n_removed)}
+    model_proto = pruned(data, removed)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
+    ours = Tokenizer.from_spec(model.read(model_proto, "t.model"))
+    again = Tokenizer.from_spec(ours.to_spec())
+    assert again.fingerprint == ours.fingerprint
+    assert ours.vocab_size == theirs.vocab_size() == whole.vocab_size() - len(removed)
+    symbols = symbols_of(ours)
+    among = st.lists(st.sampled_from([*sorted(removed), "the", " ", "cat", "✓", "human"]), max_size=12)
+
+    @settings(max_examples=30)
+    @given(texts | among.map("".join))
+    @example("the cat")
+    def check(text: str) -> None:
+        ids = ours.encode(text, allowed_special=symbols)
+        assert ids == theirs.encode(text)
+        assert again.encode(text, allowed_special=symbols) == ids
+        assert ours.encode_with_offsets(text, allowed_special=symbols).ids.tolist() == ids
+        shown = ours.explain(text, allowed_special=symbols)
+        assert [i for part in shown for i in part.ids] == ids or theirs.unk_id() in ids
+        if ours.core.fallback == ("bytes", None, False) and "\x00" not in text:
+            assert ours.decode(ids) == theirs.decode(ids)
+
+    check()
+    with pytest.raises(TokenizerError, match=r"cannot represent (merges of|Senten|user)"):
+        tokenizer_json.write(ours.to_spec())
+
+
+def test_a_symbol_with_a_space_is_never_found(train_model: TrainModel) -> None:
+    symbols = ("<IS MAN>", "FOO bar", " hello", "<sym>")
+    data = train_model(byte_fallback=True, user_defined_symbols=symbols)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=data)
+    ours = Tokenizer.from_spec(model.read(data, "t.model"))
+    assert symbols_of(ours) == {"<sym>"}
+    for text in ("he <IS MAN> now", "FOO bar<sym>FOO bar", " hello  hello"):
+        assert ours.encode(text, allowed_special={"<sym>"}) == theirs.encode(text)
+    for symbol in symbols:
+        assert ours.decode([theirs.piece_to_id(symbol)]).strip() == symbol.strip()
+    twice = train_model(byte_fallback=True, user_defined_symbols=("FOO bar", "FOO▁bar"))
+    with pytest.raises(TokenizerFileError, match="'FOO bar', is another one with a space instead of"):
+        model.read(twice, "t.model")
 
 
 @pytest.mark.parametrize("name", OPTIONS)

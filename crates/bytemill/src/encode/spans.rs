@@ -4,7 +4,7 @@ use super::encoder::{Allowed, Encoder};
 use crate::error::{Error, Result};
 use crate::special::AlignedSegment;
 use crate::text::normalize::aligned::{AlignedChar, plain};
-use crate::vocab::{Fallback, Leftovers};
+use crate::vocab::{Fallback, Leftovers, META};
 use std::ops::Range;
 
 impl Encoder {
@@ -71,6 +71,7 @@ impl Encoder {
         ids: &mut impl Iterator<Item = u32>,
         each: &mut impl FnMut(Range<usize>),
     ) -> Result<()> {
+        let mut ids = ids.peekable();
         let mut at = 0;
         for segment in segments {
             match segment {
@@ -85,7 +86,8 @@ impl Encoder {
                     let origins = Origins::new(text);
                     let mut done = 0;
                     while done < origins.text.len() {
-                        let n_bytes = ids.next().and_then(|id| self.n_bytes_of(id, &origins.text.as_bytes()[done..]));
+                        let rest = &origins.text.as_bytes()[done..];
+                        let n_bytes = ids.next().and_then(|id| self.n_bytes_of(id, ids.peek().copied(), rest));
                         let Some(n_bytes) = n_bytes else { return changed(at) };
                         let range = origins.range(text, done..done + n_bytes);
                         at = range.end;
@@ -98,18 +100,29 @@ impl Encoder {
         if ids.next().is_some() { changed(at) } else { Ok(()) }
     }
 
-    /// How many bytes at the start of `text` a token stands for.
-    fn n_bytes_of(&self, id: u32, text: &[u8]) -> Option<usize> {
-        if let Some(Fallback::Unknown { id: unknown, fused }) = self.vocab().leftovers().map(Leftovers::fallback)
-            && id == unknown
-        {
-            let text = std::str::from_utf8(text).ok()?;
-            let n_unknown = if fused { usize::MAX } else { 1 };
-            let is_unknown =
-                |character: &char| self.vocab().id(character.encode_utf8(&mut [0; 4]).as_bytes()).is_none();
-            return Some(text.chars().take(n_unknown).take_while(is_unknown).map(char::len_utf8).sum::<usize>().max(1));
+    /// How many bytes at the start of `text` a token stands for, of which `next` is the one after it.
+    fn n_bytes_of(&self, id: u32, next: Option<u32>, text: &[u8]) -> Option<usize> {
+        let token = |id: u32| self.vocab().token(id);
+        match self.vocab().leftovers().map(Leftovers::fallback) {
+            Some(Fallback::Unknown { id: unknown, fused }) if id == unknown => {
+                let text = std::str::from_utf8(text).ok()?;
+                let is_unknown =
+                    |character: &char| self.vocab().id(character.encode_utf8(&mut [0; 4]).as_bytes()).is_none();
+                let first = text.chars().next().map_or(1, char::len_utf8);
+                // A token may begin with characters that are no tokens.
+                let next = next.filter(|&next| fused && next != unknown).and_then(token);
+                let is_next = |at: usize| next.is_some_and(|next| text.as_bytes()[at..].starts_with(next));
+                let others = text[first..].chars().take_while(is_unknown).map(char::len_utf8);
+                let ends = others.scan(first, |at, n_bytes| (!is_next(*at)).then(|| (*at += n_bytes, *at).1));
+                Some(if fused { ends.last().unwrap_or(first) } else { first })
+            }
+            // The bytes of `▁` stand for a space that is no token.
+            Some(Fallback::Bytes) if text.starts_with(b" ") && token(id)?.len() == 1 && token(id)? != b" " => {
+                let at = META.iter().position(|byte| token(id) == Some(&[*byte]))?;
+                Some(usize::from(at == META.len() - 1))
+            }
+            _ => token(id).filter(|token| text.starts_with(token)).map(<[u8]>::len),
         }
-        self.vocab().token(id).filter(|token| text.starts_with(token)).map(<[u8]>::len)
     }
 }
 
@@ -140,8 +153,8 @@ impl Origins {
                 if is_whole { origin.end } else { origin.start + offset + after },
             )
         };
-        let (start, end) = (at(start, 0).0, at(end - 1, 1).1);
-        start..end.max(start)
+        let (from, to) = (at(start, 0).0, if start < end { at(end - 1, 1).1 } else { 0 });
+        from..to.max(from)
     }
 }
 

@@ -9,10 +9,13 @@ use super::tokens::TokenList;
 use super::vocabulary::{Vocab, invalid, show};
 use crate::error::Result;
 use crate::formats::needed_merges::{NeededMerges, needed_merges};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Symbols that are no token have ids from here on, which [`Leftovers::expand`] replaces.
 pub(crate) const FIRST_LEFTOVER: u32 = 1 << 30;
+
+/// What files write for a space, `▁`: what is left over of a space that is no token.
+pub(crate) const META: [u8; 3] = [0xE2, 0x96, 0x81];
 
 /// What the bytes of characters without a token become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,12 @@ impl Leftovers {
         self.fallback
     }
 
+    /// True for a character that merges although it is no token.
+    #[must_use]
+    pub fn has(&self, character: &[u8]) -> bool {
+        self.symbols.iter().any(|symbol| *symbol.bytes == *character)
+    }
+
     /// The bytes of a symbol with this id.
     pub(super) fn bytes(&self, id: u32) -> &[u8] {
         id.checked_sub(FIRST_LEFTOVER).map_or(&[], |index| &self.symbols[index as usize].bytes)
@@ -74,7 +83,7 @@ impl Vocab {
     ///
     /// `tokens` are UTF-8, but for single bytes with [`Fallback::Bytes`]: then every byte that is no character of the vocabulary
     /// must be there. `aliases` are further tokens that no text encodes to; they may have the bytes of other ones. The merges may
-    /// name every way to split a token, as in files converted from SentencePiece.
+    /// name every way to split a token, as in files converted from SentencePiece, also with single characters that are no tokens.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] as [`Vocab::from_merges`], and for a merge whose parts come after it.
@@ -95,23 +104,31 @@ impl Vocab {
             }
         }
         for byte in (0..=255_u8).filter(|&byte| !has_token[usize::from(byte)]) {
-            let Fallback::Unknown { id, .. } = fallback else {
-                return invalid(format!("the byte {} is no token: all 256 bytes must be", show(&[byte])));
+            let ids = match fallback {
+                // The first byte of a character stands for it.
+                Fallback::Unknown { .. } if (0x80..0xC0).contains(&byte) => vec![],
+                Fallback::Unknown { id, .. } => vec![id],
+                Fallback::Bytes if byte == b' ' && aliases.iter().any(|(_, token)| token == b" ") => {
+                    META.map(|byte| byte_ids[usize::from(byte)]).to_vec()
+                }
+                Fallback::Bytes => {
+                    return invalid(format!("the byte {} is no token: all 256 bytes must be", show(&[byte])));
+                }
             };
-            // The first byte of a character stands for it.
-            let is_continuation = (0x80..0xC0).contains(&byte);
-            leftovers.add(&mut all, &[byte], if is_continuation { vec![] } else { vec![id] })?;
+            leftovers.add(&mut all, &[byte], ids)?;
         }
-        let characters: BTreeSet<&[u8]> =
-            tokens.iter().map(|(_, token)| token).filter(|token| is_wide(token)).collect();
+        let listed: HashSet<&[u8]> = tokens.iter().map(|(_, token)| token).collect();
+        let merged = merges.iter().flat_map(|&(left, right)| [left, right]);
+        let characters: BTreeSet<&[u8]> = listed.iter().copied().chain(merged).filter(|token| is_wide(token)).collect();
         let starts: BTreeSet<&[u8]> =
             characters.iter().flat_map(|character| (2..character.len()).map(|end| &character[..end])).collect();
-        for start in &starts {
+        // Parts of characters, and whole ones that merges need although they are no tokens.
+        for symbol in starts.iter().chain(characters.iter().filter(|character| !listed.contains(*character))) {
             let ids = match fallback {
-                Fallback::Bytes => start.iter().map(|&byte| byte_ids[usize::from(byte)]).collect(),
+                Fallback::Bytes => symbol.iter().map(|&byte| byte_ids[usize::from(byte)]).collect(),
                 Fallback::Unknown { id, .. } => vec![id],
             };
-            leftovers.add(&mut all, start, ids)?;
+            leftovers.add(&mut all, symbol, ids)?;
         }
         let composed = starts.iter().chain(&characters).map(|made| made.split_at(made.len() - 1));
         let mut ordered: Vec<(&[u8], &[u8])> = composed.collect();

@@ -18,6 +18,7 @@ mod sorted;
 mod tokens;
 mod vocabulary;
 
+pub(crate) use characters::META;
 pub use characters::{Fallback, Leftovers};
 pub use compiled::CompiledVocab;
 pub use merged::MergedTokens;

@@ -270,7 +270,11 @@ def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any
 def model_of(
     spec: TokenizerSpec, characters: CharacterModel
 ) -> tuple[dict[str, Any], dict[str, int], list[list[str]]]:
-    """Return the options, the vocabulary and the merges of the model of a tokenizer.json."""
+    """Return the options, the vocabulary and the merges of the model of a tokenizer.json.
+
+    Raises:
+        TokenizerError: Hugging Face's library could not load the model.
+    """
 
     def to_text(token: bytes) -> str:
         text = token.decode()
@@ -292,4 +296,12 @@ def model_of(
         "ignore_merges": spec.ignore_merges,
     }
     by_id = dict(sorted(vocab.items(), key=lambda item: item[1]))
-    return options, by_id, [[to_text(left), to_text(right)] for left, right in spec.merges or []]
+    merges = [[to_text(left), to_text(right)] for left, right in spec.merges or []]
+    if (
+        missing := next((part for part in chain.from_iterable(merges) if part not in vocab), None)
+    ) is not None:
+        raise TokenizerError(
+            f"tokenizer.json cannot represent merges of {shown(missing)}, which is no token",
+            hint="keep the SentencePiece .model",
+        )
+    return options, by_id, merges

@@ -146,7 +146,7 @@ def _spec(model: _Model, location: str) -> TokenizerSpec:
                 special_tokens[text] = token_id
             case 3:
                 special_tokens[text] = token_id
-            case 4:
+            case 4 if " " not in text:
                 # Searched in the text as the vocabulary has it, with spaces.
                 symbol = text.replace(_META, " ")
                 special_tokens[symbol] = token_id
@@ -164,6 +164,8 @@ def _spec(model: _Model, location: str) -> TokenizerSpec:
         raise TokenizerFileError(f"{location}: there is no piece for unknown characters")
     normalizer = _normalizer(model)
     ordinary = {text: token_id for text, token_id in ids.items() if model.pieces[token_id].kind == _NORMAL}
+    vocab = dict(zip(ordinary.values(), as_bytes(list(ordinary), has_meta=True), strict=True))
+    vocab |= _unfindable(model, vocab, special_tokens, location)
     characters = CharacterModel(
         byte_ids if has_fallback else None,
         unk_id=None if has_fallback else unknown,
@@ -179,12 +181,35 @@ def _spec(model: _Model, location: str) -> TokenizerSpec:
     return TokenizerSpec(
         pattern=None,
         special_tokens=special_tokens,
-        vocab=dict(zip(ordinary.values(), as_bytes(list(ordinary), has_meta=True), strict=True)),
+        vocab=vocab,
         merges=_merges(model, ordinary, location),
         normalizer=normalizer,
         characters=characters,
         flags=flags,
     )
+
+
+def _unfindable(
+    model: _Model, vocab: Mapping[int, bytes], special_tokens: Mapping[str, int], location: str
+) -> dict[int, bytes]:
+    """Return the user-defined symbols with a space as tokens that no merges make.
+
+    SentencePiece never finds them, because it searches the text after every space has become `▁`.
+    """
+    found: dict[int, bytes] = {}
+    known = {*vocab.values(), *(token.encode() for token in special_tokens)}
+    for token_id, piece in enumerate(model.pieces):
+        if piece.kind == _USER_DEFINED and " " in piece.text:
+            token = piece.text.replace(_META, " ").encode()
+            if token in known:
+                raise TokenizerFileError(
+                    f"{location}: piece {token_id}, {shown(piece.text)}, is another one with a space instead of "
+                    f"{_META!r}, which SentencePiece never finds in a text",
+                    hint="train the model again without this user-defined symbol",
+                )
+            known.add(token)
+            found[token_id] = token
+    return found
 
 
 def _ids(model: _Model, location: str) -> dict[str, int]:
@@ -224,10 +249,14 @@ def _normalizer(model: _Model) -> NormalizerSteps:
 
 
 def _merges(model: _Model, ordinary: Mapping[str, int], location: str) -> list[tuple[bytes, bytes]]:
-    """Return every split of every piece into two, best results first."""
+    """Return every split of every piece into two, best results first.
+
+    A single character may be a part of a piece without being one itself, as in a model from which pieces were removed.
+    """
     longer = [text for text in ordinary if len(text) > 1]
     longer.sort(key=lambda text: (-model.pieces[ordinary[text]].score, ordinary[text]))
     texts = list(ordinary)
+    texts += {character for text in longer for character in text}.difference(texts)
     encoded = dict(zip(texts, as_bytes(texts, has_meta=True), strict=True))
     merges: list[tuple[bytes, bytes]] = []
     last: Any = None

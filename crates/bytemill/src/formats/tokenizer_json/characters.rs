@@ -127,10 +127,11 @@ impl CharacterJson {
                 has_character[usize::from(*byte)] = true;
             }
         }
-        // A byte that is also a character has two tokens; texts are encoded with that of the character.
+        // A byte that is also a character has two tokens; texts are encoded with that of the character. Spaces are `▁` in the
+        // text, so no text encodes to the byte.
         let mut aliases = Vec::new();
         for (id, byte) in &byte_ids {
-            if has_character[usize::from(byte[0])] {
+            if has_character[usize::from(byte[0])] || has_meta && byte == b" " {
                 aliases.push((*id, byte.to_vec()));
             } else {
                 tokens.push(*id, byte).ok()?;

@@ -9,14 +9,14 @@ use std::collections::HashMap;
 const PIECES: [&str; 16] =
     [" ", "a", "b", "é", "語", "日", " a", "ab", " ab", "語日", "éa", "aa", "  ", "😀", "日語日", "a😀"];
 
-/// What merging characters by priority makes of a text: the best pair, the first of several, again and again.
+/// What merging characters by priority makes of a text: the best pair, the first of several, again and again. Characters merge
+/// even if they are no tokens, as in SentencePiece.
 fn reference(text: &str, pieces: &[&str], fallback: Fallback) -> Vec<u32> {
     let rank: HashMap<&str, u32> = pieces.iter().copied().zip(256..).collect();
     let mut parts: Vec<String> = text.chars().map(String::from).collect();
     loop {
         let pairs = parts.windows(2).enumerate();
-        let known = pairs.filter(|(_, pair)| pair.iter().all(|part| rank.contains_key(&**part)));
-        let best = known.filter_map(|(at, pair)| Some((*rank.get(&*pair.concat())?, at))).min();
+        let best = pairs.filter_map(|(at, pair)| Some((*rank.get(&*pair.concat())?, at))).min();
         let Some((_, at)) = best else { break };
         let right = parts.remove(at + 1);
         parts[at] += &right;
@@ -54,7 +54,8 @@ fn encoder(pieces: &[&str], fallback: Fallback, pattern: Option<&str>) -> Encode
     let mut merges = Vec::new();
     for piece in pieces {
         let splits = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
-        let known = splits.filter(|(left, right)| pieces.contains(left) && pieces.contains(right));
+        let is_known = |part: &str| pieces.contains(&part) || part.chars().nth(1).is_none();
+        let known = splits.filter(|(left, right)| is_known(left) && is_known(right));
         merges.extend(known.map(|(left, right)| (left.as_bytes(), right.as_bytes())));
     }
     let vocab = Vocab::from_characters(&tokens, aliases, &merges, Vec::new(), fallback).unwrap();
