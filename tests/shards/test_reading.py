@@ -171,8 +171,8 @@ def test_folders_without_a_manifest_say_so(tmp_path: Path) -> None:
     with pytest.raises(ShardError, match=r"contains no manifest\.json"):
         read_manifest(tmp_path)
     (tmp_path / "file").write_bytes(b"")
-    for name in ("absent", "file"):
-        with pytest.raises(ShardError, match="there is no folder"):
+    for name, message in (("absent", "there is no folder"), ("file", "is a file, not a folder of shards")):
+        with pytest.raises(ShardError, match=message):
             read_manifest(tmp_path / name)
 
 

@@ -82,3 +82,20 @@ def test_malformed_text_is_shown_with_replacements(tmp_path: Path):
     library = Library(tmp_path)
     (text_id,) = [each.id for each in library.shelf().texts.values() if each.origin == "found"]
     assert library.text(text_id)[1] == "caf\ufffd\nend"
+
+
+def test_a_repository_of_the_hub_is_offered_under_an_id_without_a_slash(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "hub" / "models--me--small"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc123")
+    (folder / "snapshots" / "abc123").mkdir(parents=True)
+    shutil.copy(root / "smaller.json", folder / "snapshots" / "abc123" / "tokenizer.json")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    library = Library(None, ["me/small"])
+    entry = next(each for each in library.shelf().tokenizers.values() if each.name == "me/small")
+    assert (entry.origin, "/" in entry.id, library.argument_of(entry)) == ("published", False, "me/small")
+    assert (
+        library.tokenizer(entry.id).fingerprint == bytemill.Tokenizer.load(root / "smaller.json").fingerprint
+    )
