@@ -37,8 +37,8 @@ class Expectation:
 
     Logits are products of d normalized activations with d weights, each of which a step of AdamW moves by about its
     learning rate η. So until a model has learned the unigram distribution, its loss falls by about ½ d Σ η nats
-    (measured: 0.3 to 0.7). To be clearly below that distribution, models of several sizes and rates took a d Σ η of 4
-    to 7 times the fall in nats.
+    (measured: 0.3 to 0.7). To be clearly below that distribution, two small models took a d Σ η of 4 and 7 times the
+    fall in nats. It is a rule of thumb.
     """
 
     n_steps: int
