@@ -21,6 +21,10 @@ BENCH ?=
 FUZZ_SECONDS ?= 120
 SANITIZE ?=
 
+# The oldest torch that is supported. The newest that is tested is in the constraints of pyproject.toml.
+OLDEST_TORCH ?= 2.6.0
+TORCH_TESTS := --dist loadfile -m "not network and not gpu and not cluster" tests/lm
+
 # An environment that is active in the shell is not the project's.
 unexport VIRTUAL_ENV
 # What Python compiles is kept, whatever the shell says, and kept here: the tests start hundreds of processes.
@@ -69,6 +73,12 @@ lint: _python _cargo ## Check style, types and warnings in Python and Rust
 .PHONY: test-cluster
 test-cluster: _python ## Run the tests of the faults of a Ray cluster (about five minutes, Linux)
 	$(RUN) pytest -n 0 -m cluster
+
+.PHONY: test-torch
+test-torch: _python ## Run all tests of language models with the newest and the oldest torch (downloads 3 GB; half an hour)
+	$(RUN) pytest -n 2 $(TORCH_TESTS)
+	UV="$(UV)" .ci/with-torch $(OLDEST_TORCH) -m pytest -n 2 -W ignore::DeprecationWarning -W ignore::FutureWarning \
+		$(TORCH_TESTS)
 
 .PHONY: format
 format: _python _cargo ## Rewrite Python and Rust in the project's style

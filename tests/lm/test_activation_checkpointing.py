@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.planning.memory import training_memory
 
@@ -117,16 +118,28 @@ def test_checkpointing_is_for_training_alone():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.parametrize("name", ["selective", "full"])
-def test_compiled_blocks_have_nearly_the_same_gradients(name: CheckpointingName):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+@pytest.mark.parametrize("name", ["none", "selective", "full"])
+@pytest.mark.parametrize("kernels", ["auto", "torch", "scratch"])
+# The first has all of the compiler but the generation of code, which takes minutes on the CPU.
+@pytest.mark.parametrize("backend", ["aot_eager_decomp_partition", "inductor"])
+def test_compiled_blocks_have_nearly_the_same_gradients(
+    name: CheckpointingName, kernels: KernelName, backend: str
+):
+    if backend == "inductor" and kernels != "scratch":
+        pytest.skip("one kernel is enough for the generation of code")
     config = ModelConfig(**SMALL)
+    device = torch.device("cpu")
+    torch._dynamo.reset()
     results: list[list[Tensor]] = []
     ids = torch.randint(50, (2, 17), generator=torch.Generator().manual_seed(1))
     for is_compiled in (False, True):
-        model = TransformerLM(config, seed=1)
+        model = TransformerLM(config, seed=1).use_kernels(
+            choose_kernels(kernels, device, compiled=is_compiled)
+        )
         if is_compiled:
             model.checkpoint_activations(name)
-            model.compile_blocks()
+            model.compile_blocks(backend=backend)
         loss = model.loss(ids[:, :-1], ids[:, 1:])
         results.append([loss.detach(), *torch.autograd.grad(loss, tuple(model.parameters()))])
     for ours, expected in zip(*results, strict=True):

@@ -51,8 +51,18 @@ def softmax(x: Tensor, dim: int) -> Tensor:
     The maximum is subtracted first, so that no exponential overflows. Where all numbers are −∞, the result is 0
     (`torch.softmax` gives NaN).
     """
+    if torch.compiler.is_compiling():  # torch 2.11 compiles _Softmax to code with other gradients
+        wide = widened(x)
+        weights = (wide - _maximum(wide.detach(), dim)).exp()
+        total = weights.sum(dim, keepdim=True)
+        return (weights / (total + (total == 0))).to(x.dtype)
     result: Tensor = _Softmax.apply(x, dim)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
     return result
+
+
+def _maximum(x: Tensor, dim: int) -> Tensor:
+    # If all numbers are −∞: −∞ − (−∞) is NaN, but −∞ − (the lowest finite number) is −∞.
+    return x.amax(dim, keepdim=True).clamp_min_(torch.finfo(x.dtype).min)
 
 
 class _Softmax(torch.autograd.Function):
@@ -61,9 +71,7 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
         wide = widened(x)
-        # If all numbers are −∞: −∞ − (−∞) is NaN, but −∞ − (the lowest finite number) is −∞.
-        maximum = wide.amax(dim, keepdim=True).clamp_min_(torch.finfo(wide.dtype).min)
-        weights = (wide - maximum).exp_()
+        weights = (wide - _maximum(wide, dim)).exp_()
         # The maximum adds exp(0) = 1, so the sum is below 1 only if all numbers are −∞.
         weights.div_(weights.sum(dim, keepdim=True).clamp_min_(1))
         weights = weights.to(x.dtype)

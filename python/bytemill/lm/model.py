@@ -231,9 +231,10 @@ class TransformerLM(Module):
             options: Arguments of `torch.compile`.
         """
         if self.lm_head.weight.device.type == "cpu":
-            # What is cheap to compute again is not stored for the backward pass, such as gates, norms and scores.
+            # What is cheap to compute again is not stored for the backward pass, such as gates, norms and scores. With
+            # activation checkpointing the choice is made, and torch before 2.15 fails to combine the two.
             config: Any = import_module("torch._functorch.config")
-            config.activation_memory_budget = 0.6
+            config.activation_memory_budget = 1.0 if self._training_blocks else 0.6
         self._training_blocks = [
             cast("Any", torch.compile(block, dynamic=False, **options))
             for block in self._training_blocks or self.layers
