@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from bytemill.errors import RunConfigError
 from bytemill.lm.batches import ShardBatches
 from bytemill.lm.processes import Processes
-from bytemill.lm.training.batch_division import check_division, divide_batch
+from bytemill.lm.training.batch_division import check_division, divide_batch, pass_sizes
 from bytemill.lm.training.config import Resolved, TrainingConfig
 from bytemill.lm.training.distributed import gradients_exchanged, shard_model
 from bytemill.lm.training.log_records import MEASURED
@@ -282,9 +282,8 @@ def test_the_batch_is_divided_into_passes_of_equal_size(
 
 def test_a_ramp_is_divided_among_processes_at_every_step():
     training = TrainingConfig(batch_size=4, accumulation=2, batch_ramp_start=2, batch_ramp_steps=3)
-    assert [divide_batch(training, 2, step) for step in range(4)] == [(1, 1), (1, 2), (1, 3), (1, 4)]
-    assert divide_batch(training, 1, 1) == (1, 4)
-    assert divide_batch(training, 1) == (2, 4)
+    assert [pass_sizes(training, 2, step) for step in range(4)] == [[1], [2], [2, 1], [4]]
+    assert [pass_sizes(training, 1, step) for step in range(4)] == [[2], [4], [4, 2], [4, 4]]
 
 
 def test_a_number_of_processes_that_does_not_divide_the_batch_is_refused():

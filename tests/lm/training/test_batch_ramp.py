@@ -1,11 +1,18 @@
 """Sequences per step: constant, or growing in a ramp."""
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bytemill.lm.training.batch_division import n_pass_sizes, pass_sizes
 from bytemill.lm.training.batch_ramp import n_sequences, sequences_at
-from bytemill.lm.training.config import TrainingConfig
+from bytemill.lm.training.config import Resolved, TrainingConfig
+from bytemill.lm.training.trainer import train
 
 
 @settings(max_examples=50, deadline=None)
@@ -20,6 +27,68 @@ def test_a_ramp_grows_in_multiples_to_the_full_step(start: int, k: int, n_ramp: 
     # Halfway through the ramp, half of the growth is done.
     assert sizes[n_ramp // 2] == pytest.approx(start + start * (k - 1) / 2, abs=start * (1 + k / n_ramp))
     assert n_sequences(n_steps, config) == sum(sequences_at(step, config) for step in range(n_steps))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, 6), st.integers(1, 40), st.integers(1, 5), st.integers(1, 3), st.integers(0, 60), st.data()
+)
+def test_the_passes_of_a_step_are_all_its_sequences_in_few_sizes(
+    start: int, k: int, accumulation: int, n_processes: int, n_ramp: int, data: st.DataObject
+) -> None:
+    full = start * k * n_processes
+    accumulation = data.draw(st.sampled_from([n for n in range(1, accumulation + 1) if full % n == 0]))
+    config = TrainingConfig(
+        batch_size=full // accumulation,
+        accumulation=accumulation,
+        batch_ramp_start=start * n_processes if n_ramp else 0,
+        batch_ramp_steps=n_ramp,
+    )
+    sizes: set[int] = set()
+    for step in range(n_ramp + 2):
+        passes = pass_sizes(config, n_processes, step)
+        assert sum(passes) * n_processes == sequences_at(step, config)
+        assert max(passes) <= config.batch_size
+        assert passes == sorted(passes, reverse=True)
+        sizes |= set(passes)
+    assert len(sizes) <= n_pass_sizes(config, n_processes) <= 2 + math.log2(config.batch_size)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_every_size_of_a_ramp_is_compiled(
+    settings: Callable[..., Resolved], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_compiled, shapes = 0, list[int]()
+
+    def count(graph: Any, _inputs: Any) -> Any:
+        nonlocal n_compiled
+        n_compiled += 1
+
+        def call(*arguments: Any) -> Any:
+            (x,) = (each for each in arguments if each.ndim == 3 and each.shape[1:] == (16, 16))
+            shapes.append(len(x))
+            return graph(*arguments)
+
+        return call
+
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda block, **options: compile_(block, backend=count, **options))
+    torch._dynamo.reset()
+    resolved = settings(
+        training__compile=True,
+        training__batch_size=300,
+        training__batch_ramp_start=1,
+        training__batch_ramp_steps=12,
+        training__steps=14,
+        model__num_layers=1,
+        run__validate_every=0,
+    )
+    train(resolved)
+    passes = [size for step in range(14) for size in pass_sizes(resolved.config.training, 1, step)]
+    assert shapes == passes
+    assert n_compiled == len(set(passes)) > 8
 
 
 def test_without_a_ramp_every_step_is_full() -> None:

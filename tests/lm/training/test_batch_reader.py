@@ -10,7 +10,7 @@ import torch
 
 from bytemill.errors import ShardError
 from bytemill.lm.batches import ShardBatches
-from bytemill.lm.training.batch_division import divide_batch
+from bytemill.lm.training.batch_division import pass_sizes
 from bytemill.lm.training.batch_reader import BatchReader
 from bytemill.lm.training.config import TrainingConfig
 
@@ -30,8 +30,7 @@ def taken(corpus: Corpus, *, prefetch: bool, first_step: int = 0, n_processes: i
     reader = BatchReader(batches, TRAINING, n_processes, torch.device("cpu"), prefetch=prefetch)
     try:
         for step in range(TRAINING.steps):
-            n_passes, n_sequences = divide_batch(TRAINING, n_processes, step)
-            for _ in range(n_passes):
+            for n_sequences in pass_sizes(TRAINING, n_processes, step):
                 if step < first_step:
                     batches.advance(n_sequences)
                     continue

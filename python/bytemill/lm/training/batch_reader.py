@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from bytemill.lm.batches import inputs_and_targets
-from bytemill.lm.training.batch_division import divide_batch
+from bytemill.lm.training.batch_division import pass_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ class BatchReader:
         """Return the next batch and its targets, int64 of shape (n_sequences, context_length) on the device.
 
         Args:
-            n_sequences: Windows of this process in each pass of the step.
+            n_sequences: Windows of this process in the pass.
             step: Number of the step, from 0.
 
         Raises:
@@ -108,8 +108,7 @@ class BatchReader:
     def _sizes_from(self, step: int) -> Iterator[int]:
         """Yield the size of each batch from the first one of `step` on."""
         for number in range(step, self._training.steps):
-            n_passes, n_sequences = divide_batch(self._training, self._n_processes, number)
-            yield from [n_sequences] * n_passes
+            yield from pass_sizes(self._training, self._n_processes, number)
 
     def _read(self, position: int, n_sequences: int) -> Tensor:
         windows = self._batches.read(position, n_sequences)

@@ -8,6 +8,7 @@ block is gathered while it is computed, and each process receives its part of th
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -49,6 +50,12 @@ def shard_model(model: TransformerLM, processes: Processes, device: torch.device
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh)
     register_fsdp_forward_method(model, "losses")  # gathers the parameters, as `forward` does
+
+
+def allow_compiled_shapes(n_shapes: int) -> None:
+    """Let torch compile code for this many shapes; beyond its limit (8) it would stop to compile without a word."""
+    config: Any = import_module("torch._dynamo.config")
+    config.cache_size_limit = max(config.cache_size_limit, n_shapes)
 
 
 def compile_blocks(model: TransformerLM) -> None:

@@ -17,7 +17,7 @@ from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
-from bytemill.lm.training.batch_division import check_division, divide_batch
+from bytemill.lm.training.batch_division import check_division, divide_batch, n_pass_sizes
 from bytemill.lm.training.batch_reader import BatchReader
 from bytemill.lm.training.data import (
     bos_id_of,
@@ -27,7 +27,7 @@ from bytemill.lm.training.data import (
     require_data,
     validation_set,
 )
-from bytemill.lm.training.distributed import compile_blocks, shard_model
+from bytemill.lm.training.distributed import allow_compiled_shapes, compile_blocks, shard_model
 from bytemill.lm.training.initial_weights import find_initial_weights, load_initial_weights
 from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
@@ -122,6 +122,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     if is_compiled:
         # By default torch keeps compiled code in the system's temporary folder, which a restart may empty.
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
+        allow_compiled_shapes(n_pass_sizes(config.training, processes.count))
         compile_blocks(model) if is_sharded else model.compile_blocks()
     byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
     byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bytemill.lm.device import autocast
-from bytemill.lm.training.batch_division import divide_batch
+from bytemill.lm.training.batch_division import pass_sizes
 from bytemill.lm.training.distributed import average_gradients, gradients_exchanged
 
 if TYPE_CHECKING:
@@ -37,19 +37,19 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float,
     Returns:
         The mean cross-entropy, the number of tokens and the number of their bytes.
     """
-    n_passes, n_sequences = divide_batch(run.config.training, run.processes.count, run.step)
-    n_all = run.batches.n_targets(run.batches.position, n_passes * n_sequences * run.processes.count)
+    passes = pass_sizes(run.config.training, run.processes.count, run.step)
+    n_all = run.batches.n_targets(run.batches.position, sum(passes) * run.processes.count)
     total = torch.zeros((), device=run.device)
     n_bytes = torch.zeros((), dtype=torch.int64, device=run.device)
     n_tokens = 0
-    for index in range(n_passes):
+    for index, n_sequences in enumerate(passes):
         first = run.batches.position + run.processes.rank * n_sequences
         n_own = run.batches.n_targets(first, n_sequences)
         inputs, targets = run.reader.take(n_sequences, run.step)
-        with gradients_exchanged(run.model, compute_losses, now=index == n_passes - 1):
+        with gradients_exchanged(run.model, compute_losses, now=index == len(passes) - 1):
             with autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
-            # Gradients are averaged over the processes. Without padding, the divisor is n_passes.
+            # Gradients are averaged over the processes. Without padding, the divisor of equal passes is their number.
             divisor = n_all / (n_own * run.processes.count)
             share = loss / divisor
             scaled = share if run.scale is None else share * run.scale.value
