@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from bytemill import Tokenizer
+from bytemill.formats.spec import TokenFlags
 from bytemill.lm import loss
 from bytemill.lm.activations import soft_capped
 from bytemill.lm.kernels import linear_loss
@@ -175,16 +177,34 @@ def test_bits_per_byte_count_the_bytes_of_ordinary_tokens() -> None:
     vocab: dict[int, bytes] = {i: bytes([i]) for i in range(256)} | {256: "é".encode()}
     tokenizer = Tokenizer(vocab, [(b"\xc3", b"\xa9")], special_tokens=["<|endoftext|>"])
     counts = token_byte_counts(tokenizer)
-    assert counts[256] == 2
-    assert counts[257] == 0
-    assert counts.sum() == 256 + 2
-    targets = torch.tensor([[97, 256, 257]])
+    assert counts.counts[256] == 2
+    assert counts.counts[257] == 0
+    assert counts.counts.sum() == 256 + 2
+    inputs, targets = torch.tensor([[257, 97, 256]]), torch.tensor([[97, 256, 257]])
     losses = torch.tensor([[1.0, 2.0, 100.0]])
-    nats, n_bytes = text_nats_and_bytes(losses, targets, counts)
+    nats, n_bytes = text_nats_and_bytes(losses, inputs, targets, counts)
     assert (nats, n_bytes) == (3.0, 3)
     assert bits_per_byte(nats, n_bytes) == pytest.approx(1 / math.log(2))
     with pytest.raises(ValueError, match="no bytes"):
         bits_per_byte(0.0, 0)
+
+
+@pytest.mark.parametrize("step", [("Prepend", " "), ("Metaspace", "always")])
+def test_the_space_that_a_tokenizer_puts_before_texts_is_no_byte_of_them(step: tuple[str, ...]) -> None:
+    vocab = {i: bytes([i]) for i in range(256)} | {256: b" a"}
+    plain = Tokenizer(vocab, [(b" ", b"a")], special_tokens=["<s>", "<in>"])
+    flags = {"<in>": TokenFlags(normalized=True)}
+    tokenizer = Tokenizer.from_spec(replace(plain.to_spec(), normalizer=(step,), flags=flags))
+    texts = ["a b a", "b", "", "aaa"]
+    ids = torch.tensor(tokenizer.encode("<s>" + "<s>".join(texts)))
+    assert (tokenizer.encode("a"), tokenizer.encode("b")) == ([256], [32, 98])
+    for counts in (token_byte_counts(tokenizer), token_byte_counts(tokenizer).padded(300, ids.device)):
+        nats, n_bytes = text_nats_and_bytes(torch.ones(len(ids) - 1), ids[:-1], ids[1:], counts)
+        assert n_bytes == sum(map(len, texts))
+        # The space itself must be predicted: it has a loss.
+        assert nats == sum(int(i) < 257 for i in ids[1:])
+        assert counts.begins is not None
+        assert counts.begins[[97, 257, 258]].tolist() == [0, 1, 0]
 
 
 def test_small_probabilities_keep_their_gradient_in_float16() -> None:

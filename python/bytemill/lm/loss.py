@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -113,26 +114,76 @@ def bits_per_byte(total_nats: float, n_bytes: int) -> float:
     return total_nats / math.log(2) / n_bytes
 
 
-def token_byte_counts(tokenizer: Tokenizer) -> Tensor:
-    """Return the number of bytes of each token, (n_vocab,) of int64; 0 for special tokens."""
+@dataclass(frozen=True)
+class TokenBytes:
+    """How many bytes of text each token stands for."""
+
+    counts: Tensor
+    """(n_vocab,) of int64; 0 for special tokens."""
+    begins: Tensor | None = None
+    """(n_vocab,) of int64; 1 for special tokens after which a new text begins. None if no space is put before texts."""
+    prefixed: Tensor | None = None
+    """(n_vocab,) of int64; 1 for tokens that begin with a space, which is not the text's own if a text begins there."""
+
+    def of(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the bytes of `targets`, each of which follows the token of `inputs` at its place."""
+        n_bytes = self.counts[targets.long()]
+        if self.begins is None or self.prefixed is None:
+            return n_bytes
+        return n_bytes - self.begins[inputs.long()] * self.prefixed[targets.long()]
+
+    def padded(self, n_ids: int, device: torch.device) -> TokenBytes:
+        """Return the same on a device, for a vocabulary of at least `n_ids`, whose further ids have no bytes."""
+
+        def moved(values: Tensor) -> Tensor:
+            return torch.nn.functional.pad(values, (0, max(0, n_ids - len(values)))).to(device)
+
+        if self.begins is None or self.prefixed is None:
+            return TokenBytes(moved(self.counts))
+        return TokenBytes(moved(self.counts), moved(self.begins), moved(self.prefixed))
+
+
+def token_byte_counts(tokenizer: Tokenizer) -> TokenBytes:
+    """Return the number of bytes of text that each token of a tokenizer stands for."""
+    special = {i: token for token, i in tokenizer.special_tokens.items()}
     counts = torch.zeros(tokenizer.n_vocab, dtype=torch.int64)
+    prefixed = torch.zeros_like(counts)
     for token, token_bytes in tokenizer.vocab.items():
-        if not tokenizer.is_special_token(token):
-            counts[token] = len(token_bytes)
-    return counts
+        if token not in special:
+            counts[token], prefixed[token] = len(token_bytes), token_bytes.startswith(b" ")
+    if not puts_space_first(tokenizer):
+        return TokenBytes(counts)
+    begins = torch.zeros_like(counts)
+    for token_id, token in special.items():
+        # Symbols that are searched in the normalized text, and what stands for unknown characters, are inside a text.
+        flags = tokenizer.token_flags.get(token)
+        is_inside = flags is not None and flags.normalized
+        is_unknown = tokenizer.characters is not None and tokenizer.characters.unk_id == token_id
+        begins[token_id] = not is_inside and not is_unknown
+    return TokenBytes(counts, begins, prefixed)
 
 
-def text_nats_and_bytes(losses: Tensor, targets: Tensor, byte_counts: Tensor) -> tuple[float, int]:
+def puts_space_first(tokenizer: Tokenizer) -> bool:
+    """Return whether a tokenizer puts a space before texts, as SentencePiece does (`add_dummy_prefix`)."""
+    return any(
+        name == "Metaspace" or (name, *rest) == ("Prepend", " ") for name, *rest in tokenizer.core.normalizer
+    )
+
+
+def text_nats_and_bytes(
+    losses: Tensor, inputs: Tensor, targets: Tensor, byte_counts: TokenBytes
+) -> tuple[float, int]:
     """Return the arguments of `bits_per_byte`; special tokens count neither in nats nor in bytes.
 
     Args:
         losses: Losses in nats; summed in float64.
+        inputs: Ids before the targets, of the same shape.
         targets: Ids, of the same shape.
-        byte_counts: Result of `token_byte_counts`.
+        byte_counts: Result of `token_byte_counts`, on the device of the ids.
     """
-    counts = byte_counts.to(targets.device)[targets.long()]
-    nats = losses.detach().double().masked_fill(counts == 0, 0.0).sum()
-    return float(nats), int(counts.sum())
+    is_special = byte_counts.counts[targets.long()] == 0
+    nats = losses.detach().double().masked_fill(is_special, 0.0).sum()
+    return float(nats), int(byte_counts.of(inputs, targets).sum())
 
 
 def _maximum_and_total(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -86,7 +86,7 @@ def train_model(
     trained = load_trained(run.path, device)
     byte_counts = token_byte_counts(tokenizer)
     own = evaluate_text(trained.model, validation_ids, byte_counts, stride=max(1, context // 2))
-    counts, n_vocab = byte_counts.numpy(), tokenizer.n_vocab
+    counts, n_vocab = byte_counts.counts.numpy(), tokenizer.n_vocab
     steps = read_metrics(run.metrics, "step")
     return ModelResult(
         folder=str(run.path),

@@ -1,7 +1,9 @@
 """Surprisal, stages of sampling, and traces, against torch and the model's own functions."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.lm.conftest import Corpus
 
+from bytemill import Tokenizer
 from bytemill.errors import RunConfigError
+from bytemill.lm.evaluate.sources import score_text_file
 from bytemill.lm.evaluate.text import evaluate_text
 from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
 from bytemill.lm.inspection import sampling_stages, surprisal, trace
@@ -62,6 +66,24 @@ def test_surprisal_adds_up_to_the_evaluation(corpus: Corpus):
     ids = torch.tensor([tokenizer.eot_token, *tokenizer.encode_ordinary(text)]).numpy()
     score = evaluate_text(model, ids, token_byte_counts(tokenizer), stride=8)
     assert surprisal(model, tokenizer, text).bits_per_byte == pytest.approx(score.bits_per_byte, rel=1e-4)
+
+
+def test_the_space_that_a_tokenizer_puts_before_a_text_is_no_byte_of_it(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    spec = replace(corpus.tokenizer.to_spec(), normalizer=(("Prepend", " "),))
+    model, tokenizer = model_of(), Tokenizer.from_spec(spec)
+    texts = ["The cat saw the dog.", "The bird ate."]
+    assert tokenizer.decode(tokenizer.encode(texts[0])) == f" {texts[0]}"
+    found = surprisal(model, tokenizer, texts[0])
+    assert (found.n_bytes, found.bits_per_byte) == (20, pytest.approx(found.bits.sum() / 20))
+    for text, name in zip(texts, "ab", strict=True):
+        (tmp_path / f"{name}.txt").write_text(text)
+    assert score_text_file(model, tokenizer, str(tmp_path / "a.txt")).n_bytes == 20
+    assert score_text_file(model, tokenizer, str(tmp_path / "*.txt")).n_bytes == 33
+    without_start = Tokenizer.from_spec(replace(spec, special_tokens={}))
+    first = without_start.decode(without_start.encode(texts[0])[:1])
+    assert surprisal(model, without_start, texts[0]).n_bytes == 20 - len(first.lstrip())
 
 
 def test_without_a_start_token_the_first_token_has_no_cost(corpus: Corpus):

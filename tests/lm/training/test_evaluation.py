@@ -94,7 +94,7 @@ def test_sums_by_class_are_those_of_single_tokens():
     tokenizer = bytemill.train_from_iterator(["a b 12 ab, ab\n\n  ab é"] * 3, 266, ["<|end|>"])
     ids = torch.tensor([[*tokenizer.encode("ab 12, ab\n é<|end|>ab")]])
     losses = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1))
-    counts = token_byte_counts(tokenizer)
+    counts = token_byte_counts(tokenizer).counts
     by_class = LossByClass(tokenizer, tokenizer.n_vocab + 5)
     for part in (slice(0, 4), slice(4, None)):
         by_class.add(losses[:, part], ids[:, part], counts[ids[:, part]])

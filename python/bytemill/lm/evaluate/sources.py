@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,4 +63,11 @@ def score_text_file(
     start = start_id(tokenizer, bos_id)
     if start is not None and ids[0][:1] != [start]:
         ids.insert(0, np.array([start], dtype=ids[0].dtype))
-    return evaluate_text(model, np.concatenate(ids), token_byte_counts(tokenizer), **options)
+    counts = token_byte_counts(tokenizer)
+    score = evaluate_text(model, np.concatenate(ids), counts, **options)
+    if counts.begins is None or counts.prefixed is None:
+        return score
+    # Unless a special token ends a text, nothing marks that the next one begins, with a space that is not its own.
+    bounds = [(int(before[-1]), int(text_ids[0])) for before, text_ids in pairwise(filter(len, ids))]
+    n_spaces = sum(int(counts.prefixed[first]) for last, first in bounds if not counts.begins[last])
+    return replace(score, n_bytes=score.n_bytes - n_spaces)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bytemill.lm.batches import TokenSequence
     from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.evaluate.token_classes import LossByClass
+    from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
 
 
@@ -35,7 +36,7 @@ class TextScore:
     text_nats: float
     """Sum of the losses without special tokens."""
     n_bytes: int
-    """Number of bytes of the tokens; special tokens have none."""
+    """Bytes of the text that the tokens stand for; special tokens have none."""
 
     @property
     def loss(self) -> float:
@@ -90,7 +91,7 @@ def evaluate_windows(
     model: TransformerLM,
     tokens: TokenSequence,
     starts: Sequence[int],
-    byte_counts: torch.Tensor,
+    byte_counts: TokenBytes,
     *,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
@@ -103,7 +104,7 @@ def evaluate_windows(
         model: The model; it is set to evaluation mode.
         tokens: Ids.
         starts: Start offset of each window.
-        byte_counts: (n_vocab,), result of `loss.token_byte_counts`.
+        byte_counts: Result of `loss.token_byte_counts`.
         batch_size: Windows per batch.
         dtype: Type of matrix products.
         documents: Tokens attend to their own document alone, as in training.
@@ -112,7 +113,7 @@ def evaluate_windows(
     length = model.config.context_length
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
-    with shared_cores(counts.device):
+    with shared_cores(counts.counts.device):
         for first in range(0, len(starts), batch_size):
             batch = starts[first : first + batch_size]
             score += _score(
@@ -132,7 +133,7 @@ def evaluate_windows(
 def evaluate_text(
     model: TransformerLM,
     tokens: TokenSequence,
-    byte_counts: torch.Tensor,
+    byte_counts: TokenBytes,
     *,
     stride: int | None = None,
     context_length: int | None = None,
@@ -150,7 +151,7 @@ def evaluate_text(
     Args:
         model: The model; it is set to evaluation mode.
         tokens: Ids.
-        byte_counts: (n_vocab,), result of `loss.token_byte_counts`.
+        byte_counts: Result of `loss.token_byte_counts`.
         stride: Tokens between windows; by default the context length, so that windows do not overlap.
         context_length: Tokens per window; by default that of the model.
         batch_size: Windows per batch.
@@ -175,7 +176,7 @@ def evaluate_text(
         raise CorpusError("fewer than two tokens: nothing to predict", hint="use more text")
     counts = _counts(byte_counts, model)
     score = TextScore(0, 0.0, 0.0, 0)
-    with shared_cores(counts.device):
+    with shared_cores(counts.counts.device):
         for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
             score += _score(
                 model,
@@ -223,27 +224,25 @@ def _score(
     size: int,
     n_skipped: int,
     *,
-    byte_counts: torch.Tensor,
+    byte_counts: TokenBytes,
     dtype: torch.dtype,
     documents: DocumentMask | None = None,
     by_class: LossByClass | None = None,
 ) -> TextScore:
     model.eval()
-    device = byte_counts.device
+    device = byte_counts.counts.device
     inputs, targets = windows_at(tokens, starts, size, device)
     with autocast(device, dtype):
         hidden = model.hidden(inputs, documents=documents)[:, n_skipped:]
         logits = model.logits(hidden)
-    targets = targets[:, n_skipped:]
+    inputs, targets = inputs[:, n_skipped:], targets[:, n_skipped:]
     losses = token_losses(logits, targets)
     if by_class is not None:
-        by_class.add(losses, targets, byte_counts[targets])
-    text_nats, n_bytes = text_nats_and_bytes(losses, targets, byte_counts)
+        by_class.add(losses, targets, byte_counts.of(inputs, targets))
+    text_nats, n_bytes = text_nats_and_bytes(losses, inputs, targets, byte_counts)
     return TextScore(targets.numel(), float(losses.double().sum()), text_nats, n_bytes)
 
 
-def _counts(byte_counts: torch.Tensor, model: TransformerLM) -> torch.Tensor:
+def _counts(byte_counts: TokenBytes, model: TransformerLM) -> TokenBytes:
     """Pad the counts to the vocabulary of the model, which may exceed that of the tokenizer."""
-    counts = torch.zeros(max(model.config.vocab_size, len(byte_counts)), dtype=torch.int64)
-    counts[: len(byte_counts)] = byte_counts
-    return counts.to(next(model.parameters()).device)
+    return byte_counts.padded(model.config.vocab_size, next(model.parameters()).device)

@@ -11,7 +11,7 @@ import torch
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.generation.text_generation import start_id
-from bytemill.lm.loss import token_losses
+from bytemill.lm.loss import puts_space_first, token_losses
 from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Surprisal:
     bits: NDArray[np.float64]
     """(n_tokens,), −log₂ of the probability of each token; NaN for a first token that nothing precedes."""
     n_bytes: int
-    """Bytes of the tokens with a cost, without special tokens."""
+    """Bytes of the text that have a cost."""
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -75,8 +75,11 @@ def surprisal(
         if start is not None
         else np.append(np.nan, nats / math.log(2))
     )
-    sizes = np.array([len(tokenizer.decode_single_token_bytes(i)) for i in ids])
-    return Surprisal(ids, bits, int(sizes[~np.isnan(bits)].sum()))
+    n_bytes = len(text.encode())
+    if start is None:
+        first = tokenizer.decode_bytes(ids[:1])
+        n_bytes -= len(first) - (puts_space_first(tokenizer) and first.startswith(b" "))
+    return Surprisal(ids, bits, n_bytes)
 
 
 @torch.inference_mode()

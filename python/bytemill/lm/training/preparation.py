@@ -124,15 +124,13 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
         allow_compiled_shapes(n_pass_sizes(config.training, processes.count))
         compile_blocks(model) if is_sharded else model.compile_blocks()
-    byte_counts = torch.zeros(config.model.vocab_size, dtype=torch.int64)
-    byte_counts[: tokenizer.n_vocab] = token_byte_counts(tokenizer)
     all_folders = [*train_folders, *chain.from_iterable(validation_folders.values())]
     run = Run(
         config=config,
         processes=processes,
         folder=folder,
         tokenizer=tokenizer,
-        byte_counts=byte_counts.to(device),
+        byte_counts=token_byte_counts(tokenizer).padded(config.model.vocab_size, device),
         device=device,
         dtype=dtype,
         batches=batches,

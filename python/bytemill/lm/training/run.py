@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bytemill.lm.batches import JoinedShards, ShardBatches
     from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.evaluate.items import HellaSwagItem
+    from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.batch_reader import BatchReader
@@ -69,7 +70,7 @@ class Run:
     processes: Processes
     folder: RunFolder
     tokenizer: Tokenizer
-    byte_counts: torch.Tensor
+    byte_counts: TokenBytes
     """(vocab_size,) on the device: bytes of each token, 0 for special tokens."""
     device: torch.device
     dtype: torch.dtype

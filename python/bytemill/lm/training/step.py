@@ -55,7 +55,8 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float,
             scaled = share if run.scale is None else share * run.scale.value
             scaled.backward()  # pyright: ignore[reportUnknownMemberType]
         total += cross_entropy / divisor
-        n_bytes += run.byte_counts[targets[targets >= 0] if n_own < targets.numel() else targets].sum()
+        own = targets >= 0 if n_own < targets.numel() else ...
+        n_bytes += run.byte_counts.of(inputs[own], targets[own]).sum()
         n_tokens += n_own
     if run.scale is not None:
         run.scale.unscale(run.model.parameters())
