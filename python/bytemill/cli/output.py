@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from _typeshed import ReadableBuffer
 
@@ -76,18 +77,30 @@ def width() -> int:
 
 def write(text: str) -> None:
     """Write text to standard output unchanged."""
-    sys.stdout.write(text)
+    with _named_errors():
+        sys.stdout.write(text)
 
 
 def write_line(line: str = "") -> None:
     """Write a line to standard output."""
-    sys.stdout.write(line + "\n")
+    write(line + "\n")
 
 
 def write_bytes(data: bytes) -> None:
     """Write bytes to standard output unchanged."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    with _named_errors():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+
+
+@contextlib.contextmanager
+def _named_errors() -> Generator[None]:
+    """Put the name of standard output into the errors of writing it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or "standard output"
+        raise
 
 
 def write_json(document: Any, *, indent: int | None = 2) -> None:
@@ -159,7 +172,8 @@ def interrupted(hint: str) -> None:
 
 def flush() -> None:
     """Flush standard output, so that errors of writing are raised now."""
-    sys.stdout.flush()
+    with _named_errors():
+        sys.stdout.flush()
 
 
 def give_up_stdout() -> None:

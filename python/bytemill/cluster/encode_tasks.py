@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from bytemill.shards.journal import PartCounts, as_json
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.pipeline import groups, in_sources
 from bytemill.shards.shard_writer import ShardWriter
+from bytemill.system.atomic_files import output_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -71,24 +73,36 @@ def encode_unit(context: EncodeContext, unit: Unit) -> dict[str, Any]:
         return known
     n_parts = 2 if context.settings.validation_fraction else 1
     dtype = np.dtype(layout_named(context.layout).dtype(context.tokenizer.core.dtype)).newbyteorder("<")
-    with context.target.stage.attempt(unit.name) as attempt, contextlib.ExitStack() as stack:
-        files = [
-            (
-                stack.enter_context(attempt.file(f"{number}.ids").open("xb")),
-                stack.enter_context(attempt.file(f"{number}.ends").open("xb")),
-            )
-            for number in range(n_parts)
-        ]
-        encoding = _UnitEncoding(context, unit.corpus_range, n_parts)
-        for sides in encoding.sides():
-            for (ids_file, ends_file), (chunks, ends) in zip(files, sides, strict=True):
-                for chunk in chunks:
-                    ids_file.write(np.ascontiguousarray(chunk, dtype).data)
-                ends_file.write(np.ascontiguousarray(ends, "<u8").data)
-        for pair in files:
-            for file in pair:
-                file.close()
+    with context.target.stage.attempt(unit.name) as attempt:
+        with contextlib.ExitStack() as stack:
+            files = [
+                (
+                    stack.enter_context(_new_file(attempt.file(f"{number}.ids"))),
+                    stack.enter_context(_new_file(attempt.file(f"{number}.ends"))),
+                )
+                for number in range(n_parts)
+            ]
+            encoding = _UnitEncoding(context, unit.corpus_range, n_parts)
+            for sides in encoding.sides():
+                for (ids_file, ends_file), (chunks, ends) in zip(files, sides, strict=True):
+                    with output_errors(ids_file.name):
+                        for chunk in chunks:
+                            ids_file.write(np.ascontiguousarray(chunk, dtype).data)
+                    with output_errors(ends_file.name):
+                        ends_file.write(np.ascontiguousarray(ends, "<u8").data)
         return attempt.publish(encoding.record())
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Generator[BinaryIO]:
+    """Open a new file. Errors of opening and closing it, which writes what is buffered, name it."""
+    with output_errors(path):
+        file = path.open("xb")
+    try:
+        yield file
+    finally:
+        with output_errors(path):
+            file.close()
 
 
 class _UnitEncoding:

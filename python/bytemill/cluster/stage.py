@@ -205,7 +205,7 @@ class FolderStage:
 
     def read(self, file: str, start: int, n_bytes: int) -> bytes:
         """See `Stage`."""
-        with (self.folder / file).open("rb") as opened:
+        with _read_errors(self.folder / file), (self.folder / file).open("rb") as opened:
             opened.seek(start)
             data = opened.read(n_bytes)
         if len(data) != n_bytes:
@@ -216,7 +216,8 @@ class FolderStage:
 
     def read_all(self, file: str) -> bytes:
         """See `Stage`."""
-        return (self.folder / file).read_bytes()
+        with _read_errors(self.folder / file):
+            return (self.folder / file).read_bytes()
 
     @contextlib.contextmanager
     def range_as_file(self, file: str, start: int, stop: int) -> Generator[tuple[Path, int, int]]:
@@ -376,6 +377,17 @@ def _first(temporary: Path, final: Path, *, is_damaged: bool) -> None:
     except OSError:
         # File systems without links; of two attempts the later one counts, which has the same content.
         temporary.replace(final)
+
+
+@contextlib.contextmanager
+def _read_errors(path: Path) -> Generator[None]:
+    """Convert an `OSError` of the block to a `ClusterError` that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise ClusterError(
+            f"cannot read {path}: {error.strerror or error}", hint="check permissions and disk"
+        ) from error
 
 
 def _synced_size(path: Path) -> int:

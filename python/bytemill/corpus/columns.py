@@ -14,8 +14,10 @@ from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import compression_of
 from bytemill.corpus.messages import choose_field, document_too_large, fields_of
 from bytemill.corpus.signatures import HEAD_BYTES
+from bytemill.corpus.sources import unreadable
 from bytemill.corpus.streams import OpenFile, head_of
-from bytemill.errors import CorpusError
+from bytemill.errors import CorpusError, OutputError
+from bytemill.system.atomic_files import output_errors
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -295,9 +297,11 @@ def _seekable(file: OpenFile) -> Generator[Any]:
             is_last = False
             while not is_last:
                 block, is_last = stream.block(1 << 22)
-                spooled.write(block)
+                with output_errors(tempfile.gettempdir()):
+                    spooled.write(block)
                 stream.advance(len(block))
-        spooled.seek(0)
+        with output_errors(tempfile.gettempdir()):
+            spooled.seek(0)
         yield spooled
 
 
@@ -306,9 +310,11 @@ def failures(name: str, pa: Any) -> Generator[None]:
     """Convert what pyarrow raises for damaged files to `CorpusError`."""
     try:
         yield
-    except CorpusError:
+    except (CorpusError, OutputError):
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unreadable(name, error) from error
         raise CorpusError(
             f"{name} is damaged: {str(error).strip().splitlines()[0]:.200}",
             hint="get an intact copy, or leave the file out",

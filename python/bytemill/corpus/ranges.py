@@ -15,6 +15,7 @@ from bytemill.corpus.compression import compression_of
 from bytemill.corpus.documents import CorpusRange
 from bytemill.corpus.file_reader import FileReader
 from bytemill.corpus.signatures import HEAD_BYTES
+from bytemill.corpus.sources import unreadable
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ class _Division:
             size = (source.n_bytes or 0) * self._corpus.n_passes(number)
             at = 0
             if self._n_bytes + size > self._part_bytes:
-                at = self._divide_source(number, source, size)
+                try:
+                    at = self._divide_source(number, source, size)
+                except OSError as error:
+                    raise unreadable(source.name, error) from error
             self._n_bytes += size - at
             is_last = number + 1 == len(sources)
             if is_last or self._n_bytes >= _NEARLY_FULL * self._part_bytes:
@@ -196,6 +200,8 @@ class _RowCuts:
             try:
                 metadata = parquet.ParquetFile(file).metadata
             except (OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise
                 raise CorpusError(
                     f"{source.name} is damaged: {str(error).strip().splitlines()[0]:.200}",
                     hint="get an intact copy, or leave the file out",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,5 +145,6 @@ def _check(
 def _copy(source: Path, target: Path) -> Path:
     make_folder(target.parent)
     with source.open("rb") as file, AtomicFile(target) as copy:
-        shutil.copyfileobj(file, copy.file, 1 << 20)
+        while block := file.read(1 << 20):
+            copy.write(block)
     return target

@@ -187,9 +187,22 @@ def open_text(path: str | os.PathLike[str]) -> Generator[TextIO]:
     Line ends are written unchanged on every system.
     """
     with AtomicFile(path) as atomic:
-        text = io.TextIOWrapper(atomic.file, encoding="utf-8", newline="")
+        text = _NamedText(atomic)
         yield text
-        text.detach()
+        with output_errors(path):
+            text.detach()
+
+
+class _NamedText(io.TextIOWrapper):
+    """The text of an atomic file. Errors of writing name its path; the block may read other files."""
+
+    def __init__(self, atomic: AtomicFile) -> None:
+        super().__init__(atomic.file, encoding="utf-8", newline="")
+        self._path = atomic.path
+
+    def write(self, text: str, /) -> int:
+        with output_errors(self._path):
+            return super().write(text)
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

@@ -18,7 +18,7 @@ from bytemill.lm.evaluate.items import HellaSwagItem, read_items
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.loss import token_losses
 from bytemill.lm.tensors import not_finite
-from bytemill.system.atomic_files import output_error
+from bytemill.system.atomic_files import output_error, output_errors
 
 if TYPE_CHECKING:
     import os
@@ -249,9 +249,10 @@ class _Results:
 
     def add(self, line: dict[str, Any]) -> None:
         self.lines[line["item"]] = line
-        if self._file is not None:
-            self._file.write(json.dumps(line) + "\n")
-            self._file.flush()
+        if self._file is not None and self._path is not None:
+            with output_errors(self._path):
+                self._file.write(json.dumps(line) + "\n")
+                self._file.flush()
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
