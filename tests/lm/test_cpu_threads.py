@@ -15,6 +15,7 @@ from bytemill.lm import ModelConfig, TransformerLM, cpu_threads
 from bytemill.lm.cpu_threads import Contention, are_cores_shared, shared_cores, use_threads
 from bytemill.lm.evaluate import evaluate_text, evaluate_windows
 from bytemill.lm.generation.generate import generate
+from bytemill.lm.loss import TokenBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +139,7 @@ def test_evaluation_and_generation_watch_the_cores(monkeypatch: pytest.MonkeyPat
     model = TransformerLM(
         ModelConfig(vocab_size=16, context_length=8, d_model=8, num_layers=1, num_heads=1, d_ff=8)
     )
-    tokens, counts = np.arange(16, dtype=np.uint16), torch.ones(16, dtype=torch.int64)
+    tokens, counts = np.arange(16, dtype=np.uint16), TokenBytes(torch.ones(16, dtype=torch.int64))
     for work in (
         lambda: generate(model, [1], 2, seed=0),
         lambda: evaluate_text(model, tokens, counts),

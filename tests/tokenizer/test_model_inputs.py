@@ -377,7 +377,7 @@ def test_masks_of_what_the_assistant_says_are_those_of_transformers(
 ) -> None:
     ours, theirs = pair_of(folder, trims)
     for chat in (CHATS[0], CHATS[1], CHATS):
-        arguments = options | {"chat_template": MARKED}
+        arguments: dict[str, Any] = {**options, "chat_template": MARKED}
         found = ours.apply_chat_template(chat, return_assistant_tokens_mask=True, **arguments)
         expected = theirs.apply_chat_template(chat, return_assistant_tokens_mask=True, **arguments)
         plain = {name: np.asarray(value, dtype=object).tolist() for name, value in found.items()}
@@ -393,7 +393,12 @@ def test_a_mask_that_cannot_be_is_an_error() -> None:
     with pytest.warns(UserWarning, match="has no {% generation %}"):
         found = ours.apply_chat_template(CHATS[1], chat_template="{{ messages[0].content }}", **masked)
     assert found["assistant_masks"] == [0, 0, 0]
-    for options in ({"tokenize": False}, {"return_dict": False}, {"continue_final_message": True}):
+    others: list[dict[str, Any]] = [
+        {"tokenize": False},
+        {"return_dict": False},
+        {"continue_final_message": True},
+    ]
+    for options in others:
         with pytest.raises(TokenizerError, match="return_assistant_tokens_mask"):
             ours.apply_chat_template(CHATS[1], chat_template=MARKED, **masked, **options)
     breaks = "{% for m in messages %}{% generation %}{% break %}{% endgeneration %}{% endfor %}"

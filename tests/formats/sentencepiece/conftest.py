@@ -23,7 +23,9 @@ def _trained(options: tuple[tuple[str, Any], ...]) -> bytes:
     lines += ["def f(x):", "    return x  +  1", "\tx = [1, 2, 3]  # 1234567"] * 20
     model = io.BytesIO()
     # The trainer writes other sequences than lists as Python does, with parentheses and quotes.
-    arguments = {name: list(value) if isinstance(value, tuple) else value for name, value in options}
+    arguments: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in options
+    }
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=model, minloglevel=2, num_threads=1, **arguments
     )
