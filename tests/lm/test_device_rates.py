@@ -1,11 +1,17 @@
 """Peak rates: every name of torch finds its data sheet, and no other card's."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+import torch
 
 from bytemill.errors import RunConfigError
 from bytemill.lm import preset
 from bytemill.lm.planning.device_rates import DEVICES, find_device
 from bytemill.lm.planning.user_input import plan_for
+from bytemill.lm.training.config import TrainingConfig
+from bytemill.lm.training.peak_rate import peak_rate
 
 
 @pytest.mark.parametrize(
@@ -40,6 +46,32 @@ from bytemill.lm.planning.user_input import plan_for
 )
 def test_names_find_their_device(name: str, key: str | None):
     assert find_device(name) == key
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "source"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 1, "the peak of NVIDIA A100-SXM4-40GB"),
+        (
+            "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+            14 / 108,
+            "the peak of 14 of the 108 multiprocessors of NVIDIA A100",
+        ),
+        ("NVIDIA L40S MIG 1g.5gb", None, "unknown for NVIDIA L40S MIG 1g.5gb, a part of a GPU"),
+        ("NVIDIA Nothing", None, "unknown for NVIDIA Nothing in bfloat16"),
+    ],
+)
+def test_the_peak_of_a_mig_slice_is_its_share(
+    monkeypatch: pytest.MonkeyPatch, name: str, share: float | None, source: str
+):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: name)
+    properties = SimpleNamespace(multi_processor_count=14)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    config = SimpleNamespace(training=TrainingConfig())
+    run: Any = SimpleNamespace(device=torch.device("cuda"), dtype=torch.bfloat16, config=config)
+    rate, said = peak_rate(run)
+    assert rate == (None if share is None else pytest.approx(312e12 * share))
+    assert said.startswith(source)
 
 
 def test_rates_grow_as_precision_falls():

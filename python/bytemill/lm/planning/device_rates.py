@@ -22,6 +22,8 @@ class PeakRates:
     bfloat16: float | None
     name: str
     """Regular expression of torch's names of the device."""
+    n_multiprocessors: int | None = None
+    """Of a device that can be divided into MIG slices."""
 
     def rate(self, precision: Precision) -> float | None:
         """Return the peak in a precision, or None."""
@@ -37,14 +39,14 @@ DEVICES: dict[str, PeakRates] = {
     "v100": PeakRates(15.7 * _T, None, 125 * _T, None, r"V100-SXM2"),
     "t4": PeakRates(8.1 * _T, None, 65 * _T, None, r"T4"),
     "a10": PeakRates(31.2 * _T, 62.5 * _T, 125 * _T, 125 * _T, r"A10"),
-    "a30": PeakRates(10.3 * _T, 82 * _T, 165 * _T, 165 * _T, r"A30"),
+    "a30": PeakRates(10.3 * _T, 82 * _T, 165 * _T, 165 * _T, r"A30", 56),
     "a40": PeakRates(37.4 * _T, 74.8 * _T, 149.7 * _T, 149.7 * _T, r"A40"),
-    "a100": PeakRates(19.5 * _T, 156 * _T, 312 * _T, 312 * _T, r"A100"),
-    "h100": PeakRates(67 * _T, 494.7 * _T, 989.4 * _T, 989.4 * _T, r"H100(?! (?:PCIe|NVL))|GH200"),
-    "h100-pcie": PeakRates(51 * _T, 378 * _T, 756 * _T, 756 * _T, r"H100 PCIe"),
-    "h100-nvl": PeakRates(60 * _T, 417.5 * _T, 835.5 * _T, 835.5 * _T, r"H100 NVL|H200 NVL"),
-    "h200": PeakRates(67 * _T, 494.7 * _T, 989.4 * _T, 989.4 * _T, r"H200(?! NVL)"),
-    "b200": PeakRates(75 * _T, 1125 * _T, 2250 * _T, 2250 * _T, r"B200"),
+    "a100": PeakRates(19.5 * _T, 156 * _T, 312 * _T, 312 * _T, r"A100", 108),
+    "h100": PeakRates(67 * _T, 494.7 * _T, 989.4 * _T, 989.4 * _T, r"H100(?! (?:PCIe|NVL))|GH200", 132),
+    "h100-pcie": PeakRates(51 * _T, 378 * _T, 756 * _T, 756 * _T, r"H100 PCIe", 114),
+    "h100-nvl": PeakRates(60 * _T, 417.5 * _T, 835.5 * _T, 835.5 * _T, r"H100 NVL|H200 NVL", 132),
+    "h200": PeakRates(67 * _T, 494.7 * _T, 989.4 * _T, 989.4 * _T, r"H200(?! NVL)", 132),
+    "b200": PeakRates(75 * _T, 1125 * _T, 2250 * _T, 2250 * _T, r"B200", 148),
     "l4": PeakRates(30.3 * _T, 60 * _T, 121 * _T, 121 * _T, r"L4"),
     "l40s": PeakRates(91.6 * _T, 183 * _T, 362 * _T, 362 * _T, r"L40S"),
     "rtx3090": PeakRates(35.6 * _T, 35.6 * _T, 71 * _T, 71 * _T, r"RTX 3090(?! Ti)"),
@@ -64,3 +66,12 @@ def find_device(name: str) -> str | None:
         if re.search(rf"\b(?:{rates.name})(?![0-9A-Za-z])", name):
             return key
     return None
+
+
+def is_slice(name: str) -> bool:
+    """Return whether a name that torch gives to a device is that of a MIG slice, a part of a GPU.
+
+    >>> is_slice("NVIDIA A100-SXM4-40GB MIG 1g.5gb"), is_slice("NVIDIA A100-SXM4-40GB")
+    (True, False)
+    """
+    return re.search(r"\bMIG\b", name) is not None
