@@ -149,6 +149,14 @@ def test_inspect_reads_files(tokenizer: bytemill.Tokenizer, run: Run):
     assert [token["id"] for token in json.loads(outcome.out)["tokens"]] == ids
 
 
+def test_inspect_shows_the_progress_of_a_long_text(tokenizer: bytemill.Tokenizer, run: Run):
+    Path("long.txt").write_text("~" * 70_000)
+    result = run("tokenizer", "inspect", "tokenizer.json", "--file", "long.txt")
+    assert result.err.startswith("inspecting: 65,536 of 70,000 tokens")
+    assert run("tokenizer", "inspect", "tokenizer.json", "--file", "long.txt", "-q").err == ""
+    assert run("tokenizer", "inspect", "tokenizer.json", "~").err == ""
+
+
 def test_inspect_svg_prints_an_image_with_the_ids(tokenizer: bytemill.Tokenizer, run: Run):
     outcome = run("tokenizer", "inspect", "tokenizer.json", "the cat", "--svg")
     assert outcome.status == 0, outcome.err

@@ -12,6 +12,8 @@ from bytemill.analysis.metric_registry import text_metrics
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bytemill.tokenizer.explanation import Explanation
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.tokenizer.types import AllowedSpecial
@@ -20,6 +22,8 @@ PartKind: TypeAlias = Literal["text", "line end", "control", "bytes"]
 
 LINE_END = "↵"
 """Symbol for a line feed."""
+TOKENS_PER_CALL = 1 << 16
+"""Tokens between two calls of `progress`."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +93,20 @@ class Inspection:
         }
 
 
-def inspect(tokenizer: Tokenizer, text: str, *, allowed_special: AllowedSpecial = "all") -> Inspection:
+def inspect(
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    allowed_special: AllowedSpecial = "all",
+    progress: Callable[[int, int], None] | None = None,
+) -> Inspection:
     """Encode a text and describe each token.
 
     Args:
         tokenizer: The tokenizer.
         text: A text, not empty.
         allowed_special: Special tokens to recognize, as in `Tokenizer.encode`.
+        progress: Called after every `TOKENS_PER_CALL` tokens with their number so far and in all; not for short texts.
 
     Raises:
         CorpusError: The text is empty.
@@ -111,7 +122,9 @@ def inspect(tokenizer: Tokenizer, text: str, *, allowed_special: AllowedSpecial 
     tokens: list[TextToken] = []
     start = 0
     ids = tokenizer.encode(text, allowed_special=allowed_special)
-    for token_id in ids:
+    for number, token_id in enumerate(ids):
+        if progress is not None and number and number % TOKENS_PER_CALL == 0:
+            progress(number, len(ids))
         content = tokenizer.decode_single_token_bytes(token_id)
         tokens.append(TextToken(token_id, content, token_id in special_ids, start))
         start += len(content)

@@ -31,7 +31,7 @@ Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps."
 Kernels = Annotated[
     Literal["auto", "torch", "triton", "scratch"],
     Parameter(
-        help="Implementation: the fastest for the device, torch's, Triton's, or the readable reference."
+        help="Implementation: the fastest for the device (auto), torch's, Triton's, or the readable reference."
     ),
 ]
 Weights = Annotated[

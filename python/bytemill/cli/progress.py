@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -9,7 +10,7 @@ from bytemill.cli import output
 from bytemill.system.units import format_bytes, format_count, format_rate, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from rich.progress import Progress, TaskID
 
@@ -112,6 +113,27 @@ class ProgressDisplay:
                 bar.remove_task(self._task)
             self._task = bar.add_task(output.printable(phase), total=total, detail="")
         bar.update(self._task, completed=done, total=total, detail=detail)
+
+
+@contextmanager
+def progress_of_long_work(phase: str, unit: str, *, quiet: bool) -> "Generator[Callable[[int, int], None]]":
+    """Provide a callback of units finished and units in all; nothing is shown before its first call.
+
+    Args:
+        phase: Name of the phase.
+        unit: As in `ProgressDisplay.update`.
+        quiet: Show nothing.
+    """
+    display: ProgressDisplay | None = None
+    with ExitStack() as stack:
+
+        def show(done: int, total: int) -> None:
+            nonlocal display
+            if display is None:
+                display = stack.enter_context(ProgressDisplay(quiet=quiet))
+            display.update(phase, unit, done, total)
+
+        yield show
 
 
 def training_progress(display: ProgressDisplay) -> "Callable[[TrainingProgress], None]":

@@ -313,6 +313,7 @@ def inspect(
     allowed_special: options.AllowedSpecial = "all",
     errors: options.Errors = "strict",
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Show how a text splits into tokens.
 
@@ -322,6 +323,7 @@ def inspect(
     """
     from bytemill.analysis.inspection import inspect
     from bytemill.cli import views
+    from bytemill.cli.progress import progress_of_long_work
     from bytemill.cli.texts import text_input
     from bytemill.report.token_picture import tokens_svg
 
@@ -329,7 +331,8 @@ def inspect(
         raise CycloptsError("give --svg without --ids, --explain and --json: the image has the ids")
     tokenizer = open_tokenizer(tokenizer_file)
     content = text_input(text, file).read(errors)
-    inspection = inspect(tokenizer, content, allowed_special=allowed_special)
+    with progress_of_long_work("inspecting", "tokens", quiet=quiet) as progress:
+        inspection = inspect(tokenizer, content, allowed_special=allowed_special, progress=progress)
     if svg:
         output.write(tokens_svg(inspection.tokens))
         return
