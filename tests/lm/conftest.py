@@ -99,11 +99,12 @@ class RankServer:
         *,
         largest_file: dict[int, int] | None = None,
         last_call: dict[int, int] | None = None,
+        hangs: dict[int, int] | None = None,
     ) -> list[str | None]:
         """Train in `n` processes; see `rank_server.py`."""
         sections = resolved.config.to_dict().items()
         config = {f"{section}.{name}": value for section, own in sections for name, value in own.items()}
-        limits = {"largest_file": largest_file or {}, "last_call": last_call or {}}
+        limits = {"largest_file": largest_file or {}, "last_call": last_call or {}, "hangs": hangs or {}}
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"n": n, "config": config, **limits}) + "\n")

@@ -6,6 +6,7 @@ Each line of standard input is a JSON object:
     config        settings of the run
     largest_file  rank -> the most bytes that it may write to a file
     last_call     rank -> it dies in this call of a function that changes the disk, from the second checkpoint on
+    hangs         rank -> it hangs before its first step, until the process of this rank has ended
 
 The answer is a line with a list: for each rank null, "killed", or the type and message of its exception.
 """
@@ -17,6 +18,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
     if call := request.get("last_call", {}).get(str(rank)):
         die_in_call(call)
+    if (other := request.get("hangs", {}).get(str(rank))) is not None:
+        trainer.accumulate_gradients = lambda *_: wait_for(Path(folder, f"error_{other}"))
     ranks = {"RANK": rank, "WORLD_SIZE": n, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": n}
     os.environ.update({name: str(value) for name, value in ranks.items()})
     os.environ["BYTEMILL_RENDEZVOUS"] = f"file://{folder}/rendezvous"
@@ -45,6 +49,12 @@ def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
         Path(folder, f"error_{rank}").write_text(f"{type(error).__name__}: {error}")
     finally:
         os._exit(0)
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.05)
+    os._exit(0)
 
 
 def die_in_call(last: int) -> None:

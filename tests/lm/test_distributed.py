@@ -211,6 +211,14 @@ def test_a_process_killed_during_a_save_leaves_a_checkpoint_to_resume_from(
 
 
 @pytest.mark.slow
+def test_a_process_that_hangs_is_named_by_the_others(settings: Settings, rank_server: RankServer):
+    answers = rank_server(3, settings(training__batch_size=6, training__process_timeout=2), hangs={1: 0})
+    assert answers[1] is None
+    for rank in (0, 2):
+        assert answers[rank] == "ProcessFailedError: process 1 of 3 did not answer for 2 s"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_gradients_are_exchanged_in_the_last_pass_only(settings: Settings, tmp_path: Path, strategy: str):
     torch.distributed.init_process_group(

@@ -102,6 +102,17 @@ def test_a_process_that_dies_is_named(
         train_on_devices(settings(), 2)
 
 
+def test_a_process_that_others_have_waited_for_is_named(
+    ranks_do: Callable[[str], None], settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(launch, "_GRACE_SECONDS", 0.5)
+    ranks_do("wait() if rank == 1 else os.kill(os.getpid(), signal.SIGABRT)")
+    with pytest.raises(
+        ProcessFailedError, match=r"^no answer of process 1; process [02] of 3 was killed by SIGABRT"
+    ):
+        train_on_devices(settings(training__batch_size=3), 3)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_passed_to_the_first_process(
     ranks_do: Callable[[str], None], settings: Settings, number: signal.Signals

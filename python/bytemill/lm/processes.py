@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -28,8 +29,10 @@ T = TypeVar("T")
 
 RENDEZVOUS = "BYTEMILL_RENDEZVOUS"
 """Variable with the address at which the processes meet; by default torchrun's MASTER_ADDR and MASTER_PORT."""
-# The others wait while the first process generates a sample or writes a checkpoint.
-_TIMEOUT = timedelta(minutes=30)
+_ANSWER_SECONDS = 5.0
+"""Time for the others to say that they have waited too long as well."""
+_TIMED_OUT = re.compile(r"Timed out waiting")
+"""Messages of collective operations that one side never began."""
 _LOST = re.compile(r"gloo|NCCL|Connection (?:closed|reset) by peer|Socket closed|Broken pipe")
 """Messages of collective operations whose other side is gone."""
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
@@ -114,22 +117,23 @@ class Processes:
 
 
 @contextmanager
-def join_processes(device: str) -> Generator[Processes]:
+def join_processes(device: str, timeout_seconds: int) -> Generator[Processes]:
     """Join the other processes of the run, and leave them after the block.
 
     Args:
         device: Name of the device; see `Processes.device`.
+        timeout_seconds: Time to wait for a process that does not answer.
 
     Raises:
         RunConfigError: As `Processes.device`.
-        ProcessFailedError: The connection to another process was lost.
+        ProcessFailedError: The connection to another process was lost, or it did not answer.
     """
     processes = processes_from_environment()
     if processes.count == 1:
         yield processes
         return
     try:
-        _connect(processes, processes.device(device))
+        _connect(processes, processes.device(device), timedelta(seconds=timeout_seconds))
         yield processes
     except KeyboardInterrupt:  # all processes stop after the same step
         dist.destroy_process_group()
@@ -137,6 +141,11 @@ def join_processes(device: str) -> Generator[Processes]:
     except Exception as error:
         if "TORCHELASTIC_ERROR_FILE" in os.environ:  # torchrun prints the traceback of the first error
             get_error_handler().record_exception(error)
+        if isinstance(error, RuntimeError) and _TIMED_OUT.search(str(error)):
+            raise ProcessFailedError(
+                f"{_silent(processes)} did not answer for {timeout_seconds:,} s",
+                hint="see what it does, or wait longer for it: --training.process-timeout SECONDS",
+            ) from error
         if isinstance(error, dist.DistError) or (
             isinstance(error, RuntimeError) and _LOST.search(str(error))
         ):
@@ -149,7 +158,23 @@ def join_processes(device: str) -> Generator[Processes]:
         dist.destroy_process_group()
 
 
-def _connect(processes: Processes, device: torch.device) -> None:
+def _silent(processes: Processes) -> str:
+    """Name the processes that do not say, as this one and others do, that they have waited too long."""
+    others = [rank for rank in range(processes.count) if rank != processes.rank]
+    try:
+        store = cast("Any", dist.distributed_c10d)._get_default_store()
+        store.set(f"timed_out_{processes.rank}", "")
+        end = time.monotonic() + _ANSWER_SECONDS
+        while others and time.monotonic() < end:
+            time.sleep(0.1)
+            others = [rank for rank in others if not store.check([f"timed_out_{rank}"])]
+    except (RuntimeError, ValueError):  # the process that keeps the store is gone
+        others = []
+    ranks = ", ".join(map(str, others))
+    return f"process{'es'[: 2 * (len(others) > 1)]} {ranks or '(unknown)'} of {processes.count}"
+
+
+def _connect(processes: Processes, device: torch.device, timeout: timedelta) -> None:
     """Make the process group: gloo for tensors on the CPU, NCCL on CUDA."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -162,7 +187,7 @@ def _connect(processes: Processes, device: torch.device) -> None:
         init_method=address,
         rank=processes.rank,
         world_size=processes.count,
-        timeout=_TIMEOUT,
+        timeout=timeout,
     )
 
 

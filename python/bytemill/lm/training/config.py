@@ -137,8 +137,8 @@ class TrainingConfig(Settings):
     strategy: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
     kernels: KernelName = "auto"
-    """Implementation: the fastest for the device (auto), torch's, Triton's (CUDA devices; never chosen by auto), or the
-    readable reference (scratch)."""
+    """Implementation: the fastest for the device (auto; on NVIDIA GPUs torch's with Triton's loss), torch's, all of
+    Triton's (CUDA devices), or the readable reference (scratch)."""
     document_mask: bool = False
     """Tokens attend to their own document alone; documents are divided by the separator of the shards."""
     reset_positions: bool = False
@@ -148,6 +148,9 @@ class TrainingConfig(Settings):
     of matrix products and of torch's attention (selective)."""
     compile: bool | None = None
     """Compile the blocks with torch.compile; by default on CUDA devices. The first step then takes up to a minute."""
+    process_timeout: Count = 600
+    """Seconds that the processes of a run wait for one that does not answer; then the run ends with its rank. The first
+    process writes checkpoints and samples while the others wait."""
     max_bad_steps: Count = 5
     """Stop after this many consecutive steps whose loss or gradient is not finite."""
 
@@ -278,6 +281,7 @@ MAY_CHANGE = frozenset(
         "training.kernels",
         "training.activation_checkpointing",
         "training.compile",
+        "training.process_timeout",
         "training.max_bad_steps",
     }
 )

@@ -56,6 +56,8 @@ class _Rank:
     stderr: Path
     reader: Thread | None = None
     error: dict[str, Any] | None = None
+    is_silent: bool = False
+    """True if it did not end when others had failed."""
 
 
 @dataclass
@@ -166,6 +168,7 @@ def _run(group: _Group, stop: StopRequest) -> None:
         group.receive(_POLL_SECONDS)
     for each in group.ranks:
         if each.process.poll() is None:
+            each.is_silent = each.error is None
             each.error = each.error or {"type": _LOST}
             each.process.kill()
             each.process.wait()
@@ -225,6 +228,9 @@ def _failure(group: _Group, folder: str) -> BytemillError:
         code = cause.process.returncode
         killer = _signal_name(code)
         how = f"was killed by {killer}" if killer else f"ended with exit code {code}"
+        silent = [str(each.rank) for each in group.ranks if each.is_silent]
+        if killer == "SIGABRT" and silent:  # by NCCL, which has waited too long for them
+            name = f"no answer of process {', '.join(silent)}; {name}"
         last = cause.stderr.read_text(errors="replace").splitlines()[-_STDERR_LINES:]
         return ProcessFailedError("\n".join([f"{name} {how}", *last]), hint=hint)
     kind = getattr(errors, cause.error["type"], None)

@@ -60,11 +60,15 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
         CheckpointError: The folder holds a run with other settings, data or tokenizer.
         OutputError: The folder holds other files, is in use, or cannot be written.
         NotEnoughMemoryError: The model or a batch does not fit into memory.
-        ProcessFailedError: The connection to another process was lost.
+        ProcessFailedError: The connection to another process was lost, or it did not answer.
         TrainingDivergedError: The loss or gradient was not finite in `training.max_bad_steps` consecutive steps.
         KeyboardInterrupt: On SIGINT and SIGTERM, after saving.
     """
-    with memory_errors(MEMORY_HINT), join_processes(resolved.config.training.device) as processes:
+    training = resolved.config.training
+    with (
+        memory_errors(MEMORY_HINT),
+        join_processes(training.device, training.process_timeout) as processes,
+    ):
         run = prepare(resolved, processes, overwrite=overwrite)
         with closing(run.reader), run.check:
             return _train(run, resolved, overwrite=overwrite, on_record=on_record)
