@@ -82,7 +82,10 @@ def read_or_refused(path: Path, **options: Any) -> bool:
     except BytemillError:
         return False
     text = "abab é ab\n<|endoftext|>"
-    assert tokenizer.decode(tokenizer.encode(text)) == text
+    decoded = tokenizer.decode(tokenizer.encode(text))
+    if "Metaspace" in (tokenizer.normalizer or ""):  # add_prefix_space
+        decoded = decoded.removeprefix(" ")
+    assert decoded == text
     return True
 
 

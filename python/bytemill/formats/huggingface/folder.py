@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.formats.files import is_array, is_object
 from bytemill.formats.huggingface import post_processor, tokenizer_json
 from bytemill.formats.huggingface.post_processor import with_new_ids
-from bytemill.formats.huggingface.sidecars import CONFIG, MAP, TEMPLATE
+from bytemill.formats.huggingface.sidecars import CONFIG, MAP, TEMPLATE, named_tokens
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.system.atomic_files import make_folder, write_text
 
@@ -96,17 +96,22 @@ def without_special_tokens(spec: TokenizerSpec, tokens: Mapping[str, int]) -> To
         for name, value in kept.items():
             if is_array(value):
                 kept[name] = [each for each in value if _content(each) not in tokens]
-            elif name == "added_tokens_decoder" and is_object(value):
+            elif name in ("added_tokens_decoder", "extra_special_tokens") and is_object(value):
                 kept[name] = {key: each for key, each in value.items() if _content(each) not in tokens}
         return kept
 
     metadata = spec.metadata
     if metadata is not None:
         processor = metadata.post_processor
+        config = cleaned(metadata.config)
+        if config is not None:
+            # The class may name one of them where the configuration names none.
+            roles = named_tokens(config, None).items()
+            config |= {role: None for role, token in roles if _content(token) in tokens}
         metadata = replace(
             metadata,
             post_processor=processor and with_new_ids(processor, dict.fromkeys(tokens.values())),
-            config=cleaned(metadata.config),
+            config=config,
             special_tokens_map=cleaned(metadata.special_tokens_map),
         )
     return replace(
