@@ -10,6 +10,7 @@ import pytest
 import bytemill
 from bytemill import Tokenizer
 from bytemill.errors import PreTokenizerWarning, TokenizerFileError
+from bytemill.formats.huggingface.folder import without_special_tokens
 
 N = 285
 """Number of tokens; the last one is <|endoftext|>."""
@@ -192,3 +193,12 @@ def test_a_class_that_contradicts_the_tokenizer_json_is_a_warning(
     with pytest.warns(PreTokenizerWarning, match="otherwise than Qwen2Tokenizer"):
         found = Tokenizer.load(folder)
     assert found.pattern == bytemill.Pattern.named("gpt2").expression
+
+
+def test_tokens_taken_away_do_not_come_back(bases: dict[str, dict[str, str]], tmp_path: Path) -> None:
+    config = {CONFIG: {"extra_special_tokens": {"image_token": "<extra>"}}}
+    ours = Tokenizer.load(folder_of(tmp_path / "m", bases["json"], config, name="GPT2Tokenizer"))
+    assert ours.special_tokens == {"<|endoftext|>": N - 1, "<extra>": N}
+    shortened = Tokenizer.from_spec(without_special_tokens(ours.to_spec(), ours.special_tokens))
+    shortened.save(tmp_path / "shortened/")
+    assert Tokenizer.load(tmp_path / "shortened").special_tokens == {}
