@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -214,3 +215,17 @@ def test_inodes_of_file_systems_that_make_them_up_are_not_compared(tmp_path: Pat
     replace(path)
     assert stamp.change(path) is None
     assert FileStamp(status.st_size, status.st_mtime_ns, status.st_ino).change(path)
+
+
+@pytest.mark.usefixtures("tiny_batches")
+def test_an_object_that_is_written_again_while_it_is_read() -> None:
+    fs = fsspec.filesystem("memory")
+    fs.pipe("/changes/a.txt", TEXT.encode())
+    corpus = Corpus("memory://changes/a.txt")
+    assert b"".join(bytes(batch.data) for batch in corpus.read()) == TEXT.encode()
+    batches = corpus.read()
+    next(batches)
+    fs.pipe("/changes/a.txt", TEXT[::-1].encode())
+    with pytest.raises(CorpusError, match=r"a\.txt changed while it was read: the store has another version"):
+        list(batches)
+    fs.rm("/changes", recursive=True)

@@ -185,7 +185,7 @@ def test_a_sample_without_documents_says_so() -> None:
         ({"sample": 0.0}, "sample is 0.0"),
         ({"sample": 1.5}, "sample is 1.5"),
         ({"sample": float("nan")}, "sample is nan"),
-        ({"format": "csv"}, "unknown format 'csv'"),
+        ({"format": "xlsx"}, "unknown format 'xlsx'"),
         ({"errors": "ignore"}, "errors is 'ignore'"),
         ({"on_error": "warn"}, "on_error is 'warn'"),
         ({"field": ""}, "field is ''"),

@@ -85,7 +85,8 @@ def test_while_a_file_is_counted(tmp_path: Path, pattern: str | None, chunk_byte
     path = sparse(tmp_path / "zeros.txt")
     chosen = None if pattern is None else f"bytemill.{as_pattern(pattern)!r}"
     options = f"pattern={chosen}, chunk_bytes={chunk_bytes}, num_threads=2, progress=progress"
-    with training(f"bytemill.train({str(path)!r}, 300, {options})") as process:
+    corpus = f"bytemill.Corpus({str(path)!r}, format='text')"
+    with training(f"bytemill.train({corpus}, 300, {options})") as process:
         interrupted(process, after=0.2)
 
 
