@@ -115,14 +115,13 @@ class _Dialect:
             is_last: Whether these are all.
         """
         text = _with_line_end(head) if is_last else head
-        for row in re.finditer(self._row, text):
-            if row[0].strip():
-                names = csv.reader(
-                    io.StringIO(row[0].decode(errors="replace"), newline=""), delimiter=self.delimiter
-                )
-                return next(names), min(row.end(), len(head))
         if is_last and not head.strip():
             return [], len(head)
+        first = re.match(rb"(?:\r\n?|\n)*+(%b)" % self._row, text)
+        if first is not None:
+            row = io.StringIO(first[1].decode(errors="replace"), newline="")
+            with contextlib.suppress(csv.Error):  # a name of more than 128 kB
+                return next(csv.reader(row, delimiter=self.delimiter)), min(first.end(), len(head))
         raise CorpusError(
             f"{file_name}: the first row does not end within {len(head):,} bytes",
             hint=f"check that it is a {self.name} file, whose first row has the names of the columns",

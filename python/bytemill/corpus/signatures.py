@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from dataclasses import dataclass
 
 HEAD_BYTES = 1 << 12
@@ -125,6 +124,8 @@ def json_shape(head: bytes) -> str | None:
 
 def _has_tar_checksum(head: bytes) -> bool:
     """Check for an archive of the first tar, which has no magic."""
+    import tarfile
+
     try:
         tarfile.TarInfo.frombuf(head[:512], "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError):
