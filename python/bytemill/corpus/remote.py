@@ -13,6 +13,7 @@ from bytemill.corpus import libraries
 from bytemill.errors import CorpusError, StorageError
 from bytemill.storage.aws_profile import profile_options
 from bytemill.storage.location import SCHEMES, check_no_credentials, without_secrets, without_signature
+from bytemill.storage.missing_credentials import missing_credentials, require_credentials
 from bytemill.system.extras import install_hint, is_checkout
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def _file_system(fsspec: Any, url: str) -> tuple[Any, str]:
         if not separator or scheme not in SCHEMES:
             raise
         with contextlib.suppress(ImportError):
+            require_credentials(url)
             return _obstore_system(scheme), path
         raise
 
@@ -145,6 +147,8 @@ def _failures(name: str) -> Generator[None]:
         yield
     except CorpusError:
         raise
+    except StorageError as error:
+        raise CorpusError(str(error), hint=error.hint) from error
     except FileNotFoundError as error:
         raise CorpusError(f"no such file: {name}", hint="check the URL") from error
     except ImportError as error:
@@ -154,10 +158,14 @@ def _failures(name: str) -> Generator[None]:
             f"cannot open {name}: {without_secrets(str(error))}", hint="check the URL"
         ) from error
     except OSError as error:
+        if (missing := missing_credentials(name, error)) is not None:
+            raise CorpusError(str(missing), hint=missing.hint) from None
         raise CorpusError(
             f"cannot read {name}: {without_secrets(error.strerror or str(error))}", hint=_network_hint(name)
         ) from error
     except Exception as error:  # HTTP libraries and stores have error classes of their own
+        if (missing := missing_credentials(name, error)) is not None:
+            raise CorpusError(str(missing), hint=missing.hint) from None
         reason = without_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
         raise CorpusError(f"cannot read {name}: {reason}", hint=_network_hint(name)) from error
 

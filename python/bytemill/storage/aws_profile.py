@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_OTHER_CREDENTIALS = (
+OTHER_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -56,7 +56,7 @@ def profile_options() -> dict[str, Any]:
     With the package boto3 that is any kind of profile, renewed when it expires; without it, keys in the file.
     """
     profile = os.environ.get("AWS_PROFILE")
-    if profile is None and any(name in os.environ for name in _OTHER_CREDENTIALS):
+    if profile is None and any(name in os.environ for name in OTHER_CREDENTIALS):
         return {}
     keys = _section("AWS_SHARED_CREDENTIALS_FILE", "credentials", profile or "default")
     name = profile or "default"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from bytemill.errors import MissingExtraError, StorageError
 from bytemill.storage.aws_profile import profile_options
 from bytemill.storage.location import SCHEMES, without_secrets
+from bytemill.storage.missing_credentials import missing_credentials, require_credentials
 from bytemill.storage.requests import RequestPool
 from bytemill.storage.unfinished_uploads import UnfinishedUpload, abort_uploads, unfinished_uploads
 from bytemill.system.atomic_files import AtomicFile
@@ -348,7 +349,9 @@ class StoreFolder:
         return StorageError(f"there is no bucket for {self.url}", hint="check the URL, or make the bucket")
 
     def _failure(self, name: str, error: Exception, hint: str) -> StorageError:
-        return StorageError(f"cannot access {self.url}/{name}: {_reason(error)}", hint=hint)
+        return missing_credentials(self.url, error) or StorageError(
+            f"cannot access {self.url}/{name}: {_reason(error)}", hint=hint
+        )
 
 
 def _batched(names: Iterable[str], n: int) -> Iterator[list[str]]:
@@ -389,12 +392,15 @@ def _connect(url: str) -> Any:
         raise MissingExtraError(
             f"{url} needs the package obstore, which is not installed", hint=install_hint("data")
         ) from error
+    require_credentials(url)
     options = profile_options() if url.startswith(("s3://", "s3a://")) else {}
     try:
         # Plain HTTP only where the environment names such an address.
         return from_url(url, client_options={"allow_http": True}, **options)
     except (BaseError, ValueError, OSError) as error:
-        failure = StorageError(f"cannot open {url}: {_reason(error)}", hint="check the URL")
+        failure = missing_credentials(url, error) or StorageError(
+            f"cannot open {url}: {_reason(error)}", hint="check the URL"
+        )
     raise failure
 
 
