@@ -113,7 +113,7 @@ def test_flops_are_those_that_torch_counts(config: ModelConfig, n_tokens: int) -
 
 @pytest.mark.skipif(
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu not in flop_registry,
-    reason="this torch does not count its attention on the CPU",
+    reason="platform: this torch does not count its attention on the CPU",
 )
 def test_flops_of_fused_attention_are_equal() -> None:
     config = ModelConfig(**SMALL)
