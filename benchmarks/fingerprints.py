@@ -186,7 +186,7 @@ def main() -> int:
     @functools.cache
     def trained(path: Path, threads: int) -> Any:
         text = harness.read_text(path, n_bytes)
-        return bytemill.train_from_iterator([text], TRAINED_TOKENS, pattern="gpt2", num_threads=threads)
+        return bytemill.train_from_iterator([text], TRAINED_TOKENS, [], pattern="gpt2", num_threads=threads)
 
     for path, threads in itertools.product(texts, threads_tried):
         hashes.add(digest_of_merges(trained(path, threads).merges), path.name, "merges", f"{threads} threads")

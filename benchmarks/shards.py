@@ -76,6 +76,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         out,
         num_threads=threads,
         shard_tokens=SHARD_TOKENS,
+        separators=False,
     )
     taken = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
     if request["check"]:

@@ -166,7 +166,9 @@ def trained_vocabulary(texts: Sequence[Path], n_vocab: int, pattern: str) -> Voc
     if not path.is_file():
         part = harness.read_text(text, 20_000_000)
         print(f"Training {n_vocab:,} tokens on the first {len(part):,} characters of {text.name}.")
-        tokenizer = bytemill.train_from_iterator([part], vocab_size=n_vocab, pattern=pattern)
+        tokenizer = bytemill.train_from_iterator(
+            [part], vocab_size=n_vocab, special_tokens=[], pattern=pattern
+        )
         tokens = (tokenizer.decode_single_token_bytes(token_id) for token_id in range(tokenizer.n_vocab))
         lines = [f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)]
         path.parent.mkdir(parents=True, exist_ok=True)

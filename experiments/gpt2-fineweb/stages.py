@@ -136,7 +136,7 @@ def first_shards(
     n_bytes, seconds = 2 * scale.n_tokens, scale.text_bytes / ENCODING_RATE
     if options.shards is None:
         words = ("data", "encode", options.tokenizer, *options.text, *text_options, "--output", str(shards))
-        words += ("--append-eot", "--validation-fraction", str(scale.validation_fraction))
+        words += ("--validation-fraction", str(scale.validation_fraction))
         words += ("--limit-bytes", str(scale.text_bytes))
         return [Stage("encode the text", words, shards / "validation" / "manifest.json", n_bytes, seconds)]
     found: list[Stage] = []

@@ -99,7 +99,7 @@ def export_a_model(patch: pytest.MonkeyPatch, run: Run) -> None:
 
 
 def encode_with_another_tokenizer(patch: pytest.MonkeyPatch, run: Run) -> None:
-    bytemill.train(["corpus.txt"], 280).save("other.json")
+    bytemill.train(["corpus.txt"], 280, []).save("other.json")
     assert run("data", "encode", "other.json", "corpus.txt", "-o", "others", "-q").status == 0
 
 
@@ -177,7 +177,8 @@ CASES = {
     "encode the text with that tokenizer: bytemill data encode TOKENIZER TEXT -o DIR": Case(
         f"lm train {MODEL} --data.tokenizer tokenizer.json --data.train others", encode_with_another_tokenizer
     ),
-    "encode the text again: bytemill data encode TOKENIZER TEXT -o DIR --append-eot": Case(
+    "encode it with a tokenizer that has <|endoftext|>, or add --documents TOKEN to: "
+    "bytemill data encode TOKENIZER TEXT -o DIR": Case(
         f"lm train {MODEL} --data.tokenizer plain.json --data.train plain --training.document-mask",
         encode_without_a_separator,
     ),
@@ -248,9 +249,7 @@ def test_there_is_a_case_for_every_command_that_the_source_recommends():
 @pytest.fixture
 def shards(tokenizer_file: str, run: Run) -> None:
     """A tokenizer and its shards in the current folder."""
-    assert (
-        run("data", "encode", tokenizer_file, "corpus.txt", "--append-eot", "-o", "shards", "-q").status == 0
-    )
+    assert run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q").status == 0
 
 
 def printed(case: Case, run: Run) -> str:

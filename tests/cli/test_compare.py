@@ -53,6 +53,8 @@ def test_errors_say_what_to_do(command: tuple[str, ...], run: Run):
     alone = run("tokenizer", "compare", "other.json", "--text", "corpus.txt")
     assert alone.status == 1
     assert "hint: give 2 to 20 of them" in alone.err
+    typo = run(*command, "--text", "corpus.txt", "--documents", "<|endoftxt|>")
+    assert "documents is '<|endoftxt|>', which is not a special token\nhint: did you mean <|end" in typo.err
     missing = run(*command, "--text", "nothing.txt")
     assert missing.status == 1
     assert "nothing.txt" in missing.err

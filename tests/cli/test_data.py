@@ -31,14 +31,14 @@ def test_encode_writes_the_shards_of_the_library(tokenizer_file: str, run: Run):
     outcome = run(*arguments)
     assert outcome.status == 0, outcome.err
     tokenizer = bytemill.Tokenizer.load(tokenizer_file)
-    text = Path("corpus.txt").read_text(encoding="utf-8")
+    text = Path("corpus.txt").read_text(encoding="utf-8") + "<|endoftext|>"
     assert np.array_equal(TokenShards("shards")[:], tokenizer.encode(text))
     assert outcome.out.startswith(f"shards: {tokenizer.count(text):,} tokens\n")
     assert outcome.err.startswith("encoding: ")
     assert re.search(r"\n  encoded in .*B/s, .* tokens/s\n$", outcome.out)
 
 
-def test_append_eot_ends_every_input(tokenizer_file: str, run: Run):
+def test_the_special_token_of_documents_ends_every_input(tokenizer_file: str, run: Run):
     Path("a.txt").write_text("the cat")
     Path("b.txt").write_text("the rat")
     arguments = [
@@ -48,7 +48,6 @@ def test_append_eot_ends_every_input(tokenizer_file: str, run: Run):
         "[ab].txt",
         "--output",
         "shards",
-        "--append-eot",
         "--json",
         "-q",
     ]
@@ -60,7 +59,7 @@ def test_append_eot_ends_every_input(tokenizer_file: str, run: Run):
     assert tokenizer.decode(TokenShards("shards")[:]) == "the cat<|endoftext|>the rat<|endoftext|>"
 
 
-def test_a_document_separator_in_the_text_is_counted(tokenizer_file: str, run: Run):
+def test_documents_that_end_in_the_text_are_counted(tokenizer_file: str, run: Run):
     text = "the cat<|endoftext|>the rat<|endoftext|>"
     arguments = [
         "data",
@@ -69,7 +68,7 @@ def test_a_document_separator_in_the_text_is_counted(tokenizer_file: str, run: R
         "-",
         "-o",
         "shards",
-        "--document-separator",
+        "--documents",
         "<|endoftext|>",
     ]
     assert run(*arguments, stdin=text).status == 0
@@ -84,14 +83,14 @@ def test_the_same_again_does_nothing_and_other_settings_are_refused(tokenizer_fi
     assert again.status == 0
     assert again.err == "note: shards already contains these shards: nothing to do\n"
     assert Path("shards/shard_00000.npy").stat().st_mtime_ns == written
-    other = run(*arguments, "--append-eot")
+    other = run(*arguments, "--no-separators")
     assert other.status == 1
     assert other.err.startswith("error: shards already contains other shards")
     assert "--overwrite" in other.err
-    assert run(*arguments, "--append-eot", "--overwrite", "--quiet").status == 0
+    assert run(*arguments, "--no-separators", "--overwrite", "--quiet").status == 0
 
 
-@pytest.mark.parametrize("more", [[], ["--validation-fraction", "0.5"]])
+@pytest.mark.parametrize("more", [[], ["--validation-fraction", "0.5", "--split-seed", "1"]])
 def test_a_byte_order_mark_is_noted_once(tokenizer_file: str, run: Run, more: list[str]):
     Path("marked.txt").write_bytes(b"\xef\xbb\xbfsome text")
     Path("other.txt").write_bytes(b"other text")
@@ -160,15 +159,47 @@ def test_recheck_accepts_the_same_text_with_another_time(tokenizer_file: str, ru
 
 
 def test_an_unknown_separator_is_named(tokenizer_file: str, run: Run):
-    outcome = run(
-        "data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "--document-separator", "<eos>"
-    )
+    outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "--documents", "<eos>")
     assert outcome.status == 1
     assert outcome.err == (
-        "error: the document separator '<eos>' is not a special token of the tokenizer\n"
-        "hint: its special tokens: <|endoftext|>\n"
+        "error: documents is '<eos>', which is not a special token\n"
+        'hint: documents are "file", "line" or one of the special tokens: <|endoftext|>\n'
     )
     assert not Path("shards").exists()
+
+
+def test_documents_that_may_not_be_meant_are_noted(tokenizer_file: str, run: Run):
+    arguments = ["data", "encode", tokenizer_file, "corpus.txt", "-o", "out", "--overwrite"]
+    note = "note: <|endoftext|> divides none of the inputs: each of them is one document\n"
+    for more in ([], ["--executor", "local", "--num-workers", "1"]):
+        assert note in run(*arguments, "--documents", "<|endoftext|>", *more).err
+    assert "note" not in run(*arguments, "--documents", "line").err
+    bytemill.train("corpus.txt", 280, []).save("plain.json")
+    arguments[2] = "plain.json"
+    assert "no usual special token for the end of documents" in run(*arguments).err
+    assert "note" not in run(*arguments, "--no-separators").err
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (
+            "data encode tokenizer.json corpus.txt -o out --append-eot",
+            "leave it out: <|endoftext|> ends every",
+        ),
+        ("data encode tokenizer.json corpus.txt -o out --document-separator x", "use --documents TOKEN"),
+        ("data reencode s --from a --to b -o out --document-separator=x", "use --documents TOKEN"),
+        ("tokenizer train corpus.txt -n 300 --no-special-tokens", "use --no-end-of-text"),
+    ],
+)
+def test_an_option_that_exists_no_more_names_its_successor(
+    tokenizer_file: str, run: Run, command: str, hint: str
+):
+    outcome = run(*command.split())
+    assert outcome.status == 2
+    assert outcome.err.startswith("error: unknown option: --")
+    assert f"\nhint: {hint}" in outcome.err
+    assert "Did you mean" not in outcome.err
 
 
 def test_a_corpus_of_json_lines_is_split_indexed_and_laid_out(tokenizer_file: str, run: Run):
@@ -176,7 +207,7 @@ def test_a_corpus_of_json_lines_is_split_indexed_and_laid_out(tokenizer_file: st
     lines = [json.dumps({"story": story}) for story in stories]
     Path("stories.jsonl").write_text("\n".join([*lines[:30], "{broken", *lines[30:]]) + "\n")
     arguments = ["data", "encode", tokenizer_file, "stories.jsonl", "-o", "out", "--field", "story"]
-    options = ["--on-error", "skip", "--layout", "llmc", "--append-eot", "--document-index"]
+    options = ["--on-error", "skip", "--layout", "llmc", "--document-index"]
     outcome = run(*arguments, *options, "--validation-fraction", "0.25")
     assert outcome.status == 0, outcome.err
     assert "out/train: " in outcome.out
@@ -230,7 +261,7 @@ def test_an_interrupted_encoding_resumes_and_reports_it(tokenizer_file: str, run
     outcome = run("data", "encode", tokenizer_file, "many.txt", "--output", "out")
     assert outcome.status == 0, outcome.err
     assert outcome.err.startswith("note: resuming an interrupted run at ")
-    assert len(TokenShards("out")) == 1_000_000 * tokenizer.count("the cat sat on the mat\n")
+    assert len(TokenShards("out")) == 1_000_000 * tokenizer.count("the cat sat on the mat\n") + 1
     profiled = run("data", "encode", tokenizer_file, "many.txt", "--output", "again", "--profile", "--json")
     assert set(json.loads(profiled.out)["profile"]["phases"][0]) >= {"name", "seconds"}
 

@@ -35,7 +35,7 @@ def test_a_registered_layout_is_accepted(tokenizer_file: str, run: Run, monkeypa
 def encode(run: Run, tokenizer_file: str) -> None:
     Path("a.txt").write_text("the cat")
     Path("b.txt").write_text("the rat")
-    outcome = run("data", "encode", tokenizer_file, "[ab].txt", "--output", "shards", "--append-eot", "-q")
+    outcome = run("data", "encode", tokenizer_file, "[ab].txt", "--output", "shards", "-q")
     assert outcome.status == 0, outcome.err
 
 

@@ -36,7 +36,7 @@ def content(folder: str) -> dict[str, bytes]:
 
 
 def test_encode_writes_what_one_process_writes(texts: list[str], tokenizer_file: str, run: Run):
-    options = ("--shard-tokens", "5000", "--validation-fraction", "0.4", "--append-eot")
+    options = ("--shard-tokens", "5000", "--validation-fraction", "0.4")
     arguments = ("data", "encode", tokenizer_file, *texts, *options)
     one = run(*arguments, "-o", "one")
     many = run(*arguments, "-o", "many", *LOCAL, "--unit-size", "10kB")
@@ -51,7 +51,7 @@ def test_encode_writes_what_one_process_writes(texts: list[str], tokenizer_file:
 
 
 def test_reencode_writes_what_one_process_writes(texts: list[str], tokenizer_file: str, run: Run):
-    options = ("--append-eot", "--document-index", "--shard-tokens", "4000")
+    options = ("--document-index", "--shard-tokens", "4000")
     assert run("data", "encode", tokenizer_file, *texts, *options, "-o", "shards").status == 0
     train = ("tokenizer", "train", *texts, "--vocab-size", "280", "--special-token", "<|endoftext|>")
     assert run(*train, "-o", "new.json").status == 0

@@ -114,7 +114,7 @@ FAILURES = [
     "data encode tokenizer.json latin.txt -o new",
     "data encode tokenizer.json rows.jsonl -o new",
     "data encode tokenizer.json corpus.txt -o shards --shard-tokens 7",
-    "data encode tokenizer.json corpus.txt -o new --document-separator nothing",
+    "data encode tokenizer.json corpus.txt -o new --documents nothing",
     "data encode tokenizer.json corpus.txt -o new --bos nothing",
     "data info other",
     "data convert ids.bin new --layout npy",

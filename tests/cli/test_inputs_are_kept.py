@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.corpora import InlineExecutor
 
 import bytemill
 from bytemill.cluster import encode_corpus
-from bytemill.cluster.local import LocalExecutor
 from bytemill.corpus import Corpus
 from bytemill.training.counts import SavedCounts
 
@@ -40,7 +40,7 @@ COMMANDS = {
     "profile of an encoding": "data encode t.json corpus.txt -o new --profile-file t.json",
     "encode": "data encode t.json folder -o folder",
     "encode into it": "data encode t.json folder -o folder/shards",
-    "encode around it": "data encode t.json folder/sub -o folder --validation-fraction 0.5",
+    "encode around it": "data encode t.json folder/sub -o folder --documents line --validation-fraction 0.5",
     "encode by processes": "data encode t.json folder -o linked --overwrite --executor local",
     "encode a name of a shard": "data encode t.json --format text shards/manifest.json -o shards --overwrite",
     "re-encode": "data reencode shards --from t.json --to t.json -o shards --overwrite",
@@ -122,7 +122,7 @@ def test_no_function_writes_over_an_input(files: Path) -> None:
     for write in (
         lambda: bytemill.encode_corpus(tokenizer, "folder", "folder", overwrite=True),
         lambda: bytemill.encode_corpus(tokenizer, Corpus(["corpus.txt", "folder"]), "linked/new"),
-        lambda: encode_corpus(LocalExecutor(1), tokenizer, "folder", "folder", overwrite=True),
+        lambda: encode_corpus(InlineExecutor(), tokenizer, "folder", "folder", overwrite=True),
         lambda: bytemill.train("folder", 280, work_folder="folder/sub"),
         lambda: bytemill.train("folder/sub/run-1.txt", 280, work_folder="folder/sub"),
         lambda: bytemill.train(SavedCounts([("c.counts", 1)]), 280, ["<|endoftext|>"], counts="c.counts"),

@@ -31,7 +31,8 @@ def test_a_tokenizer_and_shards(work: Path, run: Run, s3: S3Server, processes: t
     assert (refused.status, f"{url}/tokenizer.json already exists" in refused.err) == (1, True)
     assert run(*train, "-o", f"{url}/tokenizer.json", "--overwrite", *processes).status == 0
 
-    options = ("corpus.txt", "--shard-tokens", "900", "--validation-fraction", "0.4", "--documents", "line")
+    options = ("corpus.txt", "--shard-tokens", "300", "--documents", "line")
+    options += ("--validation-fraction", "0.4", "--split-seed", "3")
     encode = ("data", "encode", f"{url}/tokenizer.json", *options)
     assert run(*encode, "-o", "shards").status == 0
     encoded = run(*encode, "-o", f"{url}/shards", *processes)

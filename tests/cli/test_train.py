@@ -79,13 +79,42 @@ def test_options_may_stand_between_inputs(work: Path, run: Run):
     assert json.loads(outcome.out)["n_bytes"] == n_bytes
 
 
-def test_special_tokens_can_be_named_several_times_or_left_out(work: Path, run: Run):
+def test_special_tokens_are_added_to_the_one_that_ends_documents_or_it_is_left_out(work: Path, run: Run):
     arguments = ["tokenizer", "train", "corpus.txt", "--vocab-size", "300", "--quiet"]
     special = ["--special-token", "<|user|>", "--special-token=--bot--"]
-    assert run(*arguments, *special, "--output", "two.json").status == 0
-    assert bytemill.Tokenizer.load("two.json").special_tokens == {"<|user|>": 298, "--bot--": 299}
-    assert run(*arguments, "--no-special-tokens", "--output", "none.json").status == 0
-    assert bytemill.Tokenizer.load("none.json").special_tokens == {}
+    end = ["--special-token", "<|endoftext|>"]
+    for more, expected in (
+        ([], ["<|endoftext|>"]),
+        (special, ["<|endoftext|>", "<|user|>", "--bot--"]),
+        ([*special, *end], ["<|user|>", "--bot--", "<|endoftext|>"]),
+        (["--no-end-of-text", *special], ["<|user|>", "--bot--"]),
+        (["--no-end-of-text", *end], ["<|endoftext|>"]),
+        (["--no-end-of-text"], []),
+    ):
+        assert run(*arguments, *more, "--output", "t.json", "--overwrite").status == 0
+        found = bytemill.Tokenizer.load("t.json").special_tokens
+        assert sorted(found, key=found.__getitem__) == expected
+    # The default is that of the library.
+    assert run(*arguments, "--output", "t.json", "--overwrite").status == 0
+    for trained in (
+        bytemill.train("corpus.txt", 300),
+        bytemill.train_from_iterator(["the cat sat on the mat"] * 9, 262),
+    ):
+        assert list(trained.special_tokens) == ["<|endoftext|>"]
+    assert bytemill.train("corpus.txt", 300).fingerprint == bytemill.Tokenizer.load("t.json").fingerprint
+
+
+def test_what_ends_documents_is_a_special_token(work: Path, run: Run):
+    arguments = ["tokenizer", "train", "corpus.txt", "-n", "300", "--documents", "<|endoftxt|>", "-q"]
+    for more in ([], ["--executor", "local", "--num-workers", "1"]):
+        outcome = run(*arguments, *more)
+        assert outcome.status == 1
+        assert outcome.err.startswith("error: documents is '<|endoftxt|>', which is not a special token\n")
+        assert "did you mean <|endoftext|>?" in outcome.err
+    with pytest.raises(bytemill.SpecialTokenError, match="not a special token") as caught:
+        bytemill.train(bytemill.Corpus("corpus.txt", documents="<|endoftext|>"), 300, [])
+    assert "(special_tokens=) adds one" in str(caught.value.hint)
+    assert run(*arguments, "--special-token", "<|endoftxt|>").status == 0
 
 
 def test_options_reach_the_trainer(work: Path, run: Run):

@@ -118,6 +118,8 @@ def test_any_text(
     names = [tmp_path / f"{number}.txt" for number in range(len(contents))]
     for name, content in zip(names, contents, strict=True):
         name.write_text(content + " end", encoding="utf-8", newline="")
+    if documents == EOT and EOT not in special:
+        special = [*special, EOT]
     counting = CountingSettings(special, pattern, num_threads=1)
     check(Corpus(names, documents=documents), counting, tmp_path, unit_bytes)
 

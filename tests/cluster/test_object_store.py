@@ -48,7 +48,7 @@ def test_every_layout(
     tok: bm.Tokenizer, corpus: Corpus, tmp_path: Path, s3: S3Server, layout: str, options: dict[str, Any]
 ) -> None:
     url = f"{s3.bucket()}/shards"
-    options = {"layout": layout, "shard_tokens": 5000, "document_separator": EOT, **options}
+    options = {"layout": layout, "shard_tokens": 5000, "documents": EOT, **options}
     bm.encode_corpus(tok, corpus, tmp_path / "here", **options)
     with InlineExecutor() as executor:
         manifest = encode_corpus(executor, tok, corpus, url, unit_bytes=20_000, **options)

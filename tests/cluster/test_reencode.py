@@ -65,8 +65,7 @@ def test_every_layout(
         layout=layout,
         shard_tokens=3000,
         document_index=has_index,
-        document_separator=EOT,
-        append_separator=True,
+        documents=EOT,
         prepend="<s>",
     )
     for unit_bytes in (700, 9000, 10**9):
@@ -101,8 +100,8 @@ def test_any_documents(
         tmp_path / "shards",
         shard_tokens=shard_tokens,
         document_index=True,
-        document_separator=EOT if has_separators else None,
-        append_separator=has_separators,
+        documents=EOT,
+        separators=has_separators,
         overwrite=True,
     )
     check(tmp_path / "shards", tok, target, tmp_path, unit_bytes, on_error="skip")
@@ -135,7 +134,7 @@ def test_local_processes_and_errors(tok: bm.Tokenizer, target: bm.Tokenizer, tmp
             executor, target, corpus, tmp_path / "many", unit_bytes=3000, **reencode_options(corpus, target)
         )
     assert files_of(tmp_path / "many") == files_of(tmp_path / "one")
-    bm.encode_corpus(tok, Corpus.from_texts(texts), tmp_path / "unknown")
+    bm.encode_corpus(tok, Corpus.from_texts(texts), tmp_path / "unknown", separators=False)
     corpus = shard_corpus(tmp_path / "unknown", tok, target)
     with (
         InlineExecutor() as executor,

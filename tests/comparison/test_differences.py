@@ -35,7 +35,7 @@ TEXTS = ["The cat sat on the mat. " * 9, "日本語のテキスト naïve " * 8,
 def tokenizers() -> dict[str, Tokenizer]:
     return {
         "words": bytemill.train_from_iterator(TEXTS, 300, ["<|end|>"]),
-        "none": bytemill.train_from_iterator(TEXTS, 290, pattern=None),
+        "none": bytemill.train_from_iterator(TEXTS, 290, [], pattern=None),
         "bytes": bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, []),
     }
 

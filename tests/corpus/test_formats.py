@@ -45,7 +45,7 @@ def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
         corpus = Corpus(name, **options)
         assert train(corpus, 300, [END]).merges == plain.merges, name
         folder = tmp_path / f"shards-{number}"
-        encode_corpus(plain, corpus, folder, document_separator=END, append_separator=True)
+        encode_corpus(plain, corpus, folder, documents=END)
         assert TokenShards(folder)[:].tolist() == ids, name
 
 

@@ -42,6 +42,8 @@ def test_stored_documents_are_those_of_the_corpus_without_separators(tmp_path: P
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(CorpusError):
         store_text([str(tmp_path / "empty.txt")], tmp_path / "e")
+    with pytest.raises(CorpusError, match=r"documents is '<\|typo\|>', which does not occur in .*a\.txt"):
+        store_text([str(tmp_path / "a.txt")], tmp_path / "typo", documents="<|typo|>")
 
 
 def test_text_in_order_has_exactly_the_bytes_asked_for_and_repeats_when_it_ends(tmp_path: Path):

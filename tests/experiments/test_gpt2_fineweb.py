@@ -114,9 +114,7 @@ def test_existing_shards_of_llm_c_replace_the_encoding(tmp_path: Path, base_toke
         made = tmp_path / name
         source = bytemill.Corpus([str(STORIES)], documents="<|endoftext|>", limit_bytes=20_000)
         tokenizer = bytemill.Tokenizer.load(base_tokenizer)
-        bytemill.encode_corpus(
-            tokenizer, source, made, layout="llmc", document_separator="<|endoftext|>", append_separator=True
-        )
+        bytemill.encode_corpus(tokenizer, source, made, layout="llmc", documents="<|endoftext|>")
         [shard] = made.glob("*.bin")
         shard.rename(old / f"{name}.bin")
     calls = Calls(fail_at=8)

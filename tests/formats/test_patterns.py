@@ -37,8 +37,8 @@ def test_a_name_and_its_own_expression_are_the_same_pattern(name: str) -> None:
 def test_a_mistyped_name_is_refused_with_a_suggestion(wrong: str, meant: str) -> None:
     for refused in (
         lambda: bytemill.Tokenizer(BYTES, [], pattern=wrong),
-        lambda: bytemill.train("missing.txt", 256, pattern=wrong),
-        lambda: bytemill.train_from_iterator(["text"], 256, pattern=wrong),
+        lambda: bytemill.train("missing.txt", 257, pattern=wrong),
+        lambda: bytemill.train_from_iterator(["text"], 257, pattern=wrong),
         lambda: Pattern.named(wrong),
     ):
         with pytest.raises(TokenizerError, match=f"unknown pattern '{wrong}'") as caught:

@@ -59,7 +59,7 @@ def documents(tmp_path: Path) -> tuple[Path, list[list[int]]]:
     texts = ["".join(chr(97 + i % 26) for i in range(n)) + str(n) for n in generator.integers(0, 48, 60)]
     path = tmp_path / "texts.txt"
     path.write_text("<|endoftext|>".join(texts) + "<|endoftext|>")
-    bytemill.encode_corpus(tokenizer, path, tmp_path / "shards", document_separator="<|endoftext|>")
+    bytemill.encode_corpus(tokenizer, path, tmp_path / "shards", documents="<|endoftext|>")
     tokenizer.save(tmp_path / "tokenizer.json")
     return tmp_path / "shards", [[*tokenizer.encode(text), 256] for text in texts]
 
@@ -116,9 +116,7 @@ def test_an_epoch_has_the_same_windows_in_another_order_and_little_padding(
 def test_a_last_document_without_its_separator_is_followed_by_no_other(tmp_path: Path, seed: int):
     tokenizer = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
     (tmp_path / "text.txt").write_text("ab<|endoftext|>cdef<|endoftext|>ghij")
-    bytemill.encode_corpus(
-        tokenizer, tmp_path / "text.txt", tmp_path / "shards", document_separator="<|endoftext|>"
-    )
+    bytemill.encode_corpus(tokenizer, tmp_path / "text.txt", tmp_path / "shards", separators=False)
     batches = PackedBatches([tmp_path / "shards"], 11, DocumentMask(256), seed=seed)
     ids = [token for token in batches.windows(0, 1)[0].tolist() if token != PADDING]
     assert len(ids) == 12

@@ -29,7 +29,7 @@ def stored(corpus: Corpus, tmp_path: Path, s3: S3Server, monkeypatch: pytest.Mon
     for folder in (tmp_path / "here", url):
         texts = bytemill.Corpus.from_texts([corpus.text])
         bytemill.encode_corpus(
-            corpus.tokenizer, texts, folder, shard_tokens=500, validation_fraction=0.0, document_separator=END
+            corpus.tokenizer, texts, folder, shard_tokens=500, validation_fraction=0.0, documents=END
         )
     return str(tmp_path / "here"), url
 

@@ -11,7 +11,7 @@ import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bytemill.errors import SpecialTokenError
+from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
 from bytemill.shards.layouts import layout_named
 
@@ -92,7 +92,6 @@ def slow_shards(documents: list[list[int]], shard_tokens: int, *, whole_document
     layout=st.sampled_from(["npy", "bin", "llmc", "megatron", "datatrove"]),
     shard_tokens=st.integers(5, 200),
     separator=st.sampled_from([None, END]),
-    append=st.booleans(),
     prepend=st.sampled_from([None, START, END]),
     num_threads=st.integers(1, 3),
 )
@@ -104,12 +103,10 @@ def test_shards_and_their_index_are_what_each_document_gives_alone(
     layout: str,
     shard_tokens: int,
     separator: str | None,
-    append: bool,
     prepend: str | None,
     num_threads: int,
 ) -> None:
     out = tmp_path_factory.mktemp("documents") / "out"
-    append = append and separator is not None
     manifest = encode_corpus(
         TOKENIZER,
         Documents(texts, batch_chars),
@@ -117,14 +114,16 @@ def test_shards_and_their_index_are_what_each_document_gives_alone(
         layout=layout,
         shard_tokens=shard_tokens,
         document_index=True,
-        document_separator=separator,
-        append_separator=append,
+        documents=separator,
+        separators=separator is not None,
         prepend=prepend or False,
         num_threads=num_threads,
     )
     kind = layout_named(layout)
     in_front = kind.separator_in_front and separator is not None
-    documents = [slow_ids(text, append=append, in_front=in_front, prepend=prepend) for text in texts]
+    documents = [
+        slow_ids(text, append=separator is not None, in_front=in_front, prepend=prepend) for text in texts
+    ]
     documents = [ids for ids in documents if ids]
     expected = slow_shards(documents, shard_tokens, whole_documents=kind.whole_documents)
     found = [
@@ -151,18 +150,18 @@ def test_documents_fall_on_the_side_that_the_hash_of_their_text_says(
 ) -> None:
     texts = [*texts, *texts[:3]]
     out = tmp_path_factory.mktemp("split") / "out"
-    encode_corpus(
-        TOKENIZER,
-        Documents(texts, batch_chars),
-        out,
-        validation_fraction=fraction,
-        split_seed=seed,
-        document_index=True,
-    )
     sides: dict[str, list[str]] = {"train": [], "validation": []}
     for text in texts:
         hashed = xxhash.xxh3_64_intdigest(text.encode(), seed)
         sides["validation" if hashed < int(fraction * 2**64) else "train"].append(text)
+    options: dict[str, Any] = {"split_seed": seed, "document_index": True, "separators": False}
+    if not all(map(any, sides.values())):
+        with pytest.raises(ShardError, match="would be empty"):
+            encode_corpus(
+                TOKENIZER, Documents(texts, batch_chars), out, validation_fraction=fraction, **options
+            )
+        return
+    encode_corpus(TOKENIZER, Documents(texts, batch_chars), out, validation_fraction=fraction, **options)
     for part, documents in sides.items():
         manifest = read_manifest(out / part)
         assert TokenShards(out / part)[:].tolist() == [
@@ -179,7 +178,12 @@ def test_of_a_giant_document_the_first_mebibyte_decides(tmp_path: Path) -> None:
     head = "0123456789abcdef" * (1 << 16)
     texts = [head + "x" * 3_000_000, "y", head, head + "z", head[:-1]]
     encode_corpus(
-        TOKENIZER, Documents(texts, 300_000), tmp_path / "out", validation_fraction=0.5, split_seed=3
+        TOKENIZER,
+        Documents(texts, 300_000),
+        tmp_path / "out",
+        validation_fraction=0.5,
+        split_seed=3,
+        separators=False,
     )
     sides = {"train": 0, "validation": 0}
     for text in texts:
@@ -193,7 +197,7 @@ def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(
 ) -> None:
     with_start, text = make_tokenizer(start=START), Documents(["ab", "c"])
     encode_corpus(with_start, text, tmp_path / "start", prepend=True)
-    assert TokenShards(tmp_path / "start")[:].tolist() == with_start.encode(f"{START}ab{START}c")
+    assert TokenShards(tmp_path / "start")[:].tolist() == with_start.encode(f"{START}ab{END}{START}c{END}")
     encode_corpus(byte_tokenizer, text, tmp_path / "end", prepend=True)
     assert TokenShards(tmp_path / "end")[:].tolist() == byte_tokenizer.encode(f"{END}ab{END}c")
     from bytemill import Tokenizer

@@ -57,7 +57,9 @@ def test_shards_joined_are_the_whole_encoding_and_all_but_the_last_are_full(
     tmp_path: Path, corpus: Path, byte_tokenizer: Any, shard_tokens: int
 ) -> None:
     out = tmp_path / "out"
-    manifest = encode_corpus(byte_tokenizer, str(corpus / "*.txt"), out, shard_tokens=shard_tokens)
+    manifest = encode_corpus(
+        byte_tokenizer, str(corpus / "*.txt"), out, shard_tokens=shard_tokens, separators=False
+    )
     expected = [i for name in ("a.txt", "b.txt") for i in ids_of((corpus / name).read_text("utf-8"))]
     assert tokens_in(out) == expected
     sizes = [shard.n_tokens for shard in manifest.shards]
@@ -98,7 +100,7 @@ def test_files_texts_and_batches_give_the_same_shards_wherever_they_are_cut(
         "batches": make_documents(texts, batch_chars),
     }
     made = {
-        name: encode_corpus(byte_tokenizer, given, folder / name, shard_tokens=shard_tokens)
+        name: encode_corpus(byte_tokenizer, given, folder / name, shard_tokens=shard_tokens, separators=False)
         for name, given in inputs.items()
     }
     for name, manifest in made.items():
@@ -132,7 +134,9 @@ def test_the_manifest_tells_where_the_tokens_come_from(
 
     out = tmp_path / "new" / "out"
     inputs = [corpus / "a.txt", corpus / "b.txt"]
-    manifest = encode_corpus(byte_tokenizer, inputs, out, shard_tokens=30, allowed_special=[END])
+    manifest = encode_corpus(
+        byte_tokenizer, inputs, out, shard_tokens=30, allowed_special=[END], separators=False
+    )
     assert read_manifest(out) == manifest
     assert manifest.bytemill_version == __version__
     assert (manifest.fingerprint, manifest.n_vocab, manifest.dtype) == (
@@ -164,7 +168,7 @@ def test_a_separator_ends_documents_and_is_appended_where_it_is_missing(
     tmp_path: Path, corpus: Path, byte_tokenizer: Any
 ) -> None:
     inputs = str(corpus / "*.txt")
-    counted = encode_corpus(byte_tokenizer, inputs, tmp_path / "counted", document_separator=END)
+    counted = encode_corpus(byte_tokenizer, inputs, tmp_path / "counted", documents=END)
     assert counted.n_documents == 3
     assert counted.separator_id == END_ID
     texts = ["one", "", "two", f"four{END}", END]
@@ -172,8 +176,7 @@ def test_a_separator_ends_documents_and_is_appended_where_it_is_missing(
         byte_tokenizer,
         Corpus.from_texts(texts),
         tmp_path / "appended",
-        document_separator=END,
-        append_separator=True,
+        documents=END,
     )
     assert tokens_in(tmp_path / "appended") == ids_of(f"one{END}two{END}four{END}{END}")
     assert (appended.n_documents, appended.n_empty_documents) == (4, 1)
@@ -183,7 +186,7 @@ def test_replacing_what_is_not_utf8_is_counted(tmp_path: Path, byte_tokenizer: A
     (tmp_path / "bad.txt").write_bytes(b"caf\xe9 \xff na\xc3\xafve\xc3")
     (tmp_path / "good.txt").write_bytes(b"good")
     inputs = [tmp_path / "bad.txt", tmp_path / "good.txt"]
-    manifest = encode_corpus(byte_tokenizer, inputs, tmp_path / "out", errors="replace")
+    manifest = encode_corpus(byte_tokenizer, inputs, tmp_path / "out", errors="replace", separators=False)
     text = "caf\ufffd \ufffd na\u00efve\ufffdgood"
     assert tokens_in(tmp_path / "out") == ids_of(text)
     assert (manifest.n_replaced, manifest.n_bytes) == (3, len(text.encode()))
@@ -205,7 +208,7 @@ def test_standard_input_is_encoded(
     text = f"größer{END}日本"
     seen: list[EncodeProgress] = []
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    manifest = encode_corpus(byte_tokenizer, "-", tmp_path / "out", progress=seen.append)
+    manifest = encode_corpus(byte_tokenizer, "-", tmp_path / "out", progress=seen.append, separators=False)
     assert tokens_in(tmp_path / "out") == ids_of(text)
     assert manifest.sources == (SourceInfo(name="<stdin>", n_bytes=len(text.encode())),)
     assert seen[-1].total_bytes is None
@@ -224,7 +227,7 @@ def test_an_empty_stream_leaves_nothing_behind(
 def test_empty_files_among_others_give_no_tokens(tmp_path: Path, corpus: Path, byte_tokenizer: Any) -> None:
     (corpus / "empty.txt").write_bytes(b"")
     inputs = [corpus / "empty.txt", corpus / "b.txt", corpus / "empty.txt"]
-    manifest = encode_corpus(byte_tokenizer, inputs, tmp_path / "out")
+    manifest = encode_corpus(byte_tokenizer, inputs, tmp_path / "out", separators=False)
     assert tokens_in(tmp_path / "out") == ids_of((corpus / "b.txt").read_text("utf-8"))
     assert [source.n_bytes for source in manifest.sources] == [0, manifest.n_bytes, 0]
 
@@ -235,7 +238,12 @@ def test_progress_tells_bytes_tokens_and_shards_as_they_grow(
     seen: list[EncodeProgress] = []
     documents = make_documents(["abcdefg" * 1_000_000] * 2, 1_000_000)
     manifest = encode_corpus(
-        byte_tokenizer, documents, tmp_path / "out", shard_tokens=3_000_000, progress=seen.append
+        byte_tokenizer,
+        documents,
+        tmp_path / "out",
+        shard_tokens=3_000_000,
+        progress=seen.append,
+        separators=False,
     )
     assert [step.n_bytes for step in seen] == sorted(step.n_bytes for step in seen)
     assert len({step.n_bytes for step in seen}) > 2
@@ -251,7 +259,7 @@ def test_memory_does_not_grow_with_the_corpus(
     documents = make_documents(["0123456789" * 20_000] * 400, 200_000)
     tracemalloc.start()
     manifest = encode_corpus(
-        byte_tokenizer, documents, tmp_path / "out", shard_tokens=20_000_000, num_threads=1
+        byte_tokenizer, documents, tmp_path / "out", shard_tokens=20_000_000, num_threads=1, separators=False
     )
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -265,8 +273,7 @@ def test_memory_does_not_grow_with_the_corpus(
     [
         ({"shard_tokens": 0}, ShardError, "shard_tokens is 0"),
         ({"errors": "ignore"}, ShardError, "errors is 'ignore'"),
-        ({"document_separator": "<|eot|>"}, SpecialTokenError, "'<|eot|>' is not a special token"),
-        ({"append_separator": True}, SpecialTokenError, "no document separator to append"),
+        ({"documents": "<|eot|>"}, SpecialTokenError, "documents is '<|eot|>', which is not a special token"),
         ({"allowed_special": "some"}, ValueError, "some"),
         ({"layout": "csv"}, ShardError, "there is no layout 'csv'"),
         ({"prepend": "<s>"}, SpecialTokenError, "'<s>' is not a special token"),

@@ -28,7 +28,7 @@ from .packed_documents import END
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "split": {"validation_fraction": 0.4, "document_index": True},
-    "framed": {"document_separator": END, "append_separator": True, "document_index": True},
+    "framed": {"documents": END, "document_index": True},
 }
 
 

@@ -26,7 +26,7 @@ TEXT = "".join(chr(33 + i % 90) for i in range(100))
 def shards(tmp_path: Path, byte_tokenizer: Any) -> Path:
     """A folder of seven shards, 100 tokens in all."""
     folder = tmp_path / "shards"
-    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16)
+    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
     return folder
 
 
@@ -38,7 +38,7 @@ def test_slices_are_those_of_one_array(
     folder = tmp_path_factory.getbasetemp() / "slices"
     encoded = folder.exists()
     if not encoded:
-        encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16)
+        encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
     tokens = TokenShards(folder)
     whole = np.frombuffer(TEXT.encode(), np.uint8).astype(np.uint16)
     piece = tokens[start:stop]
@@ -236,8 +236,8 @@ def test_what_is_no_json_object_is_a_damaged_manifest(
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
         read_manifest(shards)
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
-        encode_corpus(byte_tokenizer, corpus / "a.txt", shards)
-    encode_corpus(byte_tokenizer, corpus / "a.txt", shards, overwrite=True)
+        encode_corpus(byte_tokenizer, corpus / "a.txt", shards, separators=False)
+    encode_corpus(byte_tokenizer, corpus / "a.txt", shards, overwrite=True, separators=False)
     assert verify(shards) == []
 
 
@@ -258,8 +258,7 @@ def test_separators_and_special_tokens_come_back_from_the_manifest(
         Corpus.from_texts(["a", "b"]),
         tmp_path / "out",
         allowed_special={end},
-        document_separator=end,
-        append_separator=True,
+        documents=end,
     )
     assert read_manifest(tmp_path / "out") == written
     assert written.settings.allowed_special == (end,)
@@ -279,6 +278,6 @@ def test_unknown_keys_are_ignored(shards: Path) -> None:
 def test_source_names_that_are_not_utf8_come_back(tmp_path: Path, byte_tokenizer: Any) -> None:
     name = os.fsdecode(b"caf\xe9.txt")
     (tmp_path / name).write_text("text")
-    written = encode_corpus(byte_tokenizer, tmp_path / name, tmp_path / "out")
+    written = encode_corpus(byte_tokenizer, tmp_path / name, tmp_path / "out", separators=False)
     assert read_manifest(tmp_path / "out") == written
     assert written.sources[0].name == str(tmp_path / name)

@@ -27,17 +27,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "split": {
         "shard_tokens": 3_000,
         "document_index": True,
-        "document_separator": END,
-        "append_separator": True,
+        "documents": END,
         "validation_fraction": 0.3,
     },
-    "llmc": {"layout": "llmc", "shard_tokens": 5_000, "document_separator": END},
+    "llmc": {"layout": "llmc", "shard_tokens": 5_000, "documents": END},
     "megatron": {"layout": "megatron", "shard_tokens": 5_000, "prepend": END, "document_index": True},
     "datatrove": {
         "layout": "datatrove",
         "shard_tokens": 2_000,
-        "document_separator": END,
-        "append_separator": True,
+        "documents": END,
     },
 }
 
@@ -240,7 +238,7 @@ def interrupted(tmp_path: Path, interrupt: Callable[[Path, str], Path]) -> Path:
         ({"shard_tokens": 5_001}, "shard_tokens was 5000, now it is 5001"),
         ({"document_index": False}, "document_index was True"),
         ({"layout": "bin"}, "layout was 'npy', now it is 'bin'"),
-        ({"prepend": END}, "prepended was None"),
+        ({"prepend": END, "documents": END}, "prepended was None"),
         ({"allowed_special": "none"}, "allowed_special was 'all'"),
         ({"start": "<s>"}, "tokenizer was"),
         ({"texts": ["other"]}, "corpus.n_texts was"),
@@ -269,7 +267,7 @@ def test_other_settings_are_refused_and_what_was_done_stays(
 def test_overwriting_begins_afresh(interrupted: Path) -> None:
     encode_corpus(tokenizer_of_bytes(), Documents(["abc"]), interrupted, overwrite=True)
     assert sorted(contents(interrupted)) == ["manifest.json", "shard_00000.npy"]
-    assert read_manifest(interrupted).n_tokens == 3
+    assert read_manifest(interrupted).n_tokens == 4
 
 
 def cut(path: Path) -> None:

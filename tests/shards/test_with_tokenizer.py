@@ -64,7 +64,7 @@ def test_shards_are_the_encoding_wherever_text_and_shards_are_cut(
 ) -> None:
     folder = tmp_path_factory.mktemp("cut")
     documents = make_documents([text], batch_chars)
-    encode_corpus(small_tokenizer, documents, folder / "out", shard_tokens=shard_tokens)
+    encode_corpus(small_tokenizer, documents, folder / "out", shard_tokens=shard_tokens, separators=False)
     assert TokenShards(folder / "out")[:].tolist() == small_tokenizer.encode(text)
 
 
@@ -85,6 +85,7 @@ def test_real_texts_give_the_same_shards_in_batches_as_whole(
         shard_tokens=100_000,
         document_index=True,
         num_threads=num_threads,
+        separators=False,
     )
     ids = [gpt2.encode(text) for text in texts]
     shards = TokenShards(tmp_path / "out")
@@ -99,13 +100,23 @@ def test_real_texts_give_the_same_shards_in_batches_as_whole(
 
 def test_special_tokens_are_text_or_refused_where_asked(tmp_path: Path, small_tokenizer: "Tokenizer") -> None:
     text = f"the{END}the"
-    encode_corpus(small_tokenizer, Corpus.from_texts([text]), tmp_path / "none", allowed_special="none")
+    encode_corpus(
+        small_tokenizer,
+        Corpus.from_texts([text]),
+        tmp_path / "none",
+        allowed_special="none",
+        separators=False,
+    )
     assert TokenShards(tmp_path / "none")[:].tolist() == small_tokenizer.encode_ordinary(text)
     with pytest.raises(
         SpecialTokenError, match=r"<texts>: special token .*endoftext.* at byte 3 of a document"
     ):
         encode_corpus(
-            small_tokenizer, Corpus.from_texts([text]), tmp_path / "raise", allowed_special="none_raise"
+            small_tokenizer,
+            Corpus.from_texts([text]),
+            tmp_path / "raise",
+            allowed_special="none_raise",
+            separators=False,
         )
     assert not (tmp_path / "raise").exists()
 
@@ -115,8 +126,7 @@ def test_a_separator_is_appended_between_files(tmp_path: Path, small_tokenizer: 
         small_tokenizer,
         Corpus.from_texts(["the", f"x{END}"]),
         tmp_path / "out",
-        document_separator=END,
-        append_separator=True,
+        documents=END,
     )
     assert TokenShards(tmp_path / "out")[:].tolist() == small_tokenizer.encode(f"the{END}x{END}")
     assert (manifest.n_documents, manifest.fingerprint) == (2, small_tokenizer.fingerprint)

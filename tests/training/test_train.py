@@ -81,7 +81,9 @@ def test_every_iterable_of_texts_gives_the_same_merges(make: Callable[[], Iterab
 
 def test_a_list_of_names_is_never_taken_for_texts(folder: Path) -> None:
     assert train(["a.txt"], 270, [END]).merges == reference_merges(TEXTS[:1], 270, [END])
-    assert train_from_iterator(["a.txt " * 9], 258).merges == reference_merges(["a.txt " * 9], 258, [])
+    assert train_from_iterator(["a.txt " * 9], 258, special_tokens=[]).merges == reference_merges(
+        ["a.txt " * 9], 258, []
+    )
 
 
 @pytest.mark.parametrize("inputs", ["joined.txt", Path("joined.txt"), "j*.txt", ["joined.txt"]])
@@ -140,12 +142,12 @@ def test_a_byte_order_mark_is_dropped_and_noted(tmp_path: Path, kind: str) -> No
     elif kind == "bad":
         path.write_bytes(data + b"\xff")
         with pytest.raises(bytemill.CorpusError, match=rf"byte offset {len(data)} "):
-            train(path, 258)
+            train(path, 258, special_tokens=[])
         return
     else:
         path.write_bytes(gzip.compress(data) if kind == "gzip" else data)
         corpus = bytemill.Corpus(path, documents="line" if kind == "line" else "file")
-    tokenizer = train(corpus, 258)
+    tokenizer = train(corpus, 258, special_tokens=[])
     assert tokenizer.merges == reference_merges(["ab\ufeffab"], 258, [])
     assert tokenizer.training_report is not None
     assert tokenizer.training_report.n_bytes == len(data) - 3
@@ -153,7 +155,7 @@ def test_a_byte_order_mark_is_dropped_and_noted(tmp_path: Path, kind: str) -> No
 
 
 def test_surrogates_in_a_text_are_joined_or_read_as_replacement_characters() -> None:
-    tokenizer = train_from_iterator(["\ud83d\ude00 a\ud800b"], 260, pattern=None)
+    tokenizer = train_from_iterator(["\ud83d\ude00 a\ud800b"], 260, pattern=None, special_tokens=[])
     assert tokenizer.merges == reference_merges(["\U0001f600 a\ufffdb"], 260, [], None)
 
 
@@ -161,7 +163,9 @@ def test_texts_of_all_sizes_are_counted() -> None:
     texts = ["low ", "", "lower " * 100_000, "newest", *["widest"] * 50_000, " low" * 300_000, "é" * 9, ""]
     expected = Counter(reference.corpus_pretokens(texts, [], "gpt2"))
     for num_threads, chunk_bytes in [(1, None), (2, 1000), (3, 1 << 20)]:
-        tokenizer = train_from_iterator(texts, 265, num_threads=num_threads, chunk_bytes=chunk_bytes)
+        tokenizer = train_from_iterator(
+            texts, 265, num_threads=num_threads, chunk_bytes=chunk_bytes, special_tokens=[]
+        )
         report = tokenizer.training_report
         assert report is not None
         assert report.n_bytes == sum(len(text.encode()) for text in texts)
@@ -189,7 +193,10 @@ def test_a_corpus_without_separators_trains_the_same_whatever_the_threads_and_ch
     for num_threads in (1, 3):
         for chunk_bytes in (1 << 12, 1 << 19, 1 << 30):
             options = {"pattern": pattern, "num_threads": num_threads, "chunk_bytes": chunk_bytes}
-            for tokenizer in (train(path, 260, **options), train_from_iterator([text], 260, **options)):
+            for tokenizer in (
+                train(path, 260, **options, special_tokens=[]),
+                train_from_iterator([text], 260, **options, special_tokens=[]),
+            ):
                 assert (tokenizer.merges, tokenizer.merge_counts) == expected, options
 
 
@@ -237,7 +244,7 @@ def test_trainings_in_several_threads_do_not_disturb_each_other() -> None:
     results: list[list[tuple[bytes, bytes]]] = [[] for _ in texts]
 
     def run(place: int) -> None:
-        results[place] = train_from_iterator([texts[place]], 258, num_threads=2).merges
+        results[place] = train_from_iterator([texts[place]], 258, num_threads=2, special_tokens=[]).merges
 
     threads = [threading.Thread(target=run, args=(place,)) for place in range(len(texts))]
     for thread in threads:
@@ -292,8 +299,8 @@ def test_a_special_token_that_is_a_single_byte_is_no_contradiction() -> None:
 
 def test_the_rule_for_ties_is_recorded() -> None:
     texts = ["ab cd"]
-    assert train_from_iterator(texts, 257).merges == [(b"c", b"d")]
-    tokenizer = train_from_iterator(texts, 257, ties="huggingface")
+    assert train_from_iterator(texts, 257, special_tokens=[]).merges == [(b"c", b"d")]
+    tokenizer = train_from_iterator(texts, 257, ties="huggingface", special_tokens=[])
     assert tokenizer.merges == [(b"a", b"b")]
     assert tokenizer.ties == "huggingface"
-    assert train_from_iterator(texts, 257).ties == "bytes"
+    assert train_from_iterator(texts, 257, special_tokens=[]).ties == "bytes"

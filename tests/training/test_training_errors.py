@@ -41,10 +41,10 @@ def untouched() -> Iterator[str]:
     ("options", "error", "message", "hint"),
     [
         (
-            {"vocab_size": 255},
+            {"vocab_size": 256},
             TokenizerError,
-            "vocab_size 255 is too small: 256 bytes and 0 special",
-            "least 256",
+            "vocab_size 256 is too small: 256 bytes and 1 special token make 257",
+            "least 257",
         ),
         (
             {"vocab_size": 257, "special_tokens": ["a", "b"]},
@@ -52,9 +52,9 @@ def untouched() -> Iterator[str]:
             "2 special tokens make 258",
             "258",
         ),
-        ({"vocab_size": -1}, TokenizerError, "vocab_size -1 is too small", "256"),
-        ({"vocab_size": 2**40}, TokenizerError, "vocab_size 1099511627776 is too large", "at most 2097151"),
-        ({"vocab_size": 2**70}, TokenizerError, "is too large", "2097151"),
+        ({"vocab_size": -1}, TokenizerError, "vocab_size -1 is too small", "257"),
+        ({"vocab_size": 2**40}, TokenizerError, "vocab_size 1099511627776 is too large", "at most 2097152"),
+        ({"vocab_size": 2**70}, TokenizerError, "is too large", "2097152"),
         ({"vocab_size": "300"}, TypeError, "vocab_size must be an int, not str", None),
         ({"vocab_size": 300.0}, TypeError, "vocab_size must be an int, not float", None),
         ({"vocab_size": None}, TypeError, "vocab_size must be an int, not NoneType", None),
@@ -302,7 +302,7 @@ def test_with_replacement_training_continues_and_counts_replacements(tmp_path: P
     contents = [b"low \xff\xff lower \xe4\xb8", b"x" * (READ_BYTES - 2) + b"\xf0\x9f\x98 low lower"]
     for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
-    tokenizer = train(paths, 262, errors="replace")
+    tokenizer = train(paths, 262, errors="replace", special_tokens=[])
     texts = [content.decode("utf-8", "replace") for content in contents]
     assert tokenizer.merges == reference.train(texts, 262)[1]
     report = tokenizer.training_report

@@ -375,9 +375,13 @@ def test_merges_of_many_languages_equal_those_of_the_reference_with_every_patter
 
 def test_the_example_of_the_paper() -> None:
     text = " ".join(["low"] * 5 + ["lower"] * 2 + ["widest"] * 3 + ["newest"] * 6)
-    learnt = bytemill.train_from_iterator([text], 256 + 12, pattern=bytemill.Pattern.regex(r"\S+")).merges
+    learnt = bytemill.train_from_iterator(
+        [text], 256 + 12, pattern=bytemill.Pattern.regex(r"\S+"), special_tokens=[]
+    ).merges
     assert [f"{left.decode()} {right.decode()}" for left, right in learnt] == (
         ["s t", "e st", "o w", "l ow", "w est", "n e", "ne west", "w i", "wi d", "wid est", "low e", "lowe r"]
     )
-    six = bytemill.train_from_iterator([text], 256 + 6, pattern=bytemill.Pattern.regex(r"\S+"))
+    six = bytemill.train_from_iterator(
+        [text], 256 + 6, pattern=bytemill.Pattern.regex(r"\S+"), special_tokens=[]
+    )
     assert six.decode_tokens_bytes(six.encode("newest")) == [b"ne", b"west"]

@@ -1,6 +1,5 @@
 """The commands `bytemill data encode` and `bytemill data info`."""
 
-import dataclasses
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from bytemill.storage import shown
 from bytemill.system.units import format_bytes, format_rate, format_seconds, plural
 
 if TYPE_CHECKING:
+    from bytemill.corpus import Corpus
     from bytemill.shards import Manifest
     from bytemill.shards.encode import EncodeOptions
 
@@ -28,15 +28,13 @@ app = App(
 
 app.command("bytemill.cli.data_get:app", name="get", help="Download a well-known text.", sort_key=5)
 
-_EOT = "<|endoftext|>"
-
 
 @app.command(
     sort_key=1,
     help_epilogue="""Examples:
   bytemill data encode tokenizer.json corpus.txt --output shards
-  bytemill data encode tokenizer.json 'docs/*.jsonl.zst' -o shards --append-eot
-  bytemill data encode gpt2 fineweb/ -o shards --layout llmc --append-eot
+  bytemill data encode gpt2 stories.txt -o shards --documents '<|endoftext|>'
+  bytemill data encode gpt2 fineweb/ -o shards --layout llmc
   bytemill data encode gpt2 web.parquet -o shards --validation-fraction 0.01
   bytemill data encode gpt2 fineweb/ -o shards --executor ray --ray-address auto""",
 )
@@ -61,16 +59,7 @@ def encode(
         ),
     ] = 100_000_000,
     document_index: Annotated[bool, Parameter(help="Write documents.npy, the ends of documents.")] = False,
-    document_separator: Annotated[
-        str | None, Parameter(help="Special token between documents. It ends documents in text files.")
-    ] = None,
-    append_eot: Annotated[
-        bool,
-        Parameter(
-            help=f"End every document with the document separator, by default {_EOT}. "
-            "Some layouts put it at the start."
-        ),
-    ] = False,
+    no_separators: options.NoSeparators = False,
     prepend_bos: Annotated[
         bool, Parameter(help="Begin every document with the usual special token of the tokenizer.")
     ] = False,
@@ -96,6 +85,9 @@ def encode(
 ) -> None:
     """Encode text to shards of token ids.
 
+    Every document ends with the special token of --documents, by default the usual
+    one of the tokenizer, such as <|endoftext|>; some layouts put it at the start.
+
     Memory use does not grow with the text. If interrupted by Ctrl-C or SIGTERM
     (exit code 130), the same command resumes from the last checkpoint and writes
     the same files. A folder that already contains the result is left unchanged; a
@@ -110,19 +102,13 @@ def encode(
     from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
     tokenizer = open_tokenizer(tokenizer_file)
-    separator = document_separator or (_EOT if append_eot else None)
-    if separator is None and corpus.documents in tokenizer.special_tokens:
-        separator = corpus.documents
-    if separator is not None and corpus.documents == "file":
-        corpus = dataclasses.replace(corpus, documents=separator)
     source = corpus.corpus(inputs, repeat_by_weight=True)
     settings: EncodeOptions = {
         "layout": layout,
         "shard_tokens": shard_tokens,
         "document_index": document_index,
         "allowed_special": allowed_special,
-        "document_separator": separator,
-        "append_separator": append_eot,
+        "separators": not no_separators,
         "prepend": bos or prepend_bos,
         "validation_fraction": validation_fraction,
         "split_seed": split_seed,
@@ -146,6 +132,8 @@ def encode(
         if manifest is not None:
             seconds = time.monotonic() - started
             _show_encoded(output_folder, manifest, seconds, as_json=as_json, quiet=quiet)
+            notes = _document_notes(source, output_folder, manifest, no_separators=no_separators)
+            _write_notes(notes, quiet=quiet)
         return
     started, last = time.monotonic(), None
     with (
@@ -186,8 +174,8 @@ def encode(
         bytes_rate = format_rate(last.n_bytes - last.n_bytes_before, seconds, "bytes")
         tokens_rate = format_rate(last.n_tokens - last.n_tokens_before, seconds, "tokens")
         output.write_line(f"\n  encoded in {format_seconds(seconds)}: {bytes_rate}, {tokens_rate}")
-    for note in manifest_notes(manifest):
-        output.note(note, quiet=quiet)
+    notes = _document_notes(source, output_folder, manifest, no_separators=no_separators)
+    _write_notes([*manifest_notes(manifest), *notes], quiet=quiet)
 
 
 @app.command(
@@ -266,6 +254,28 @@ def _remove_leftovers(folder: Path, parts: list[Path]) -> None:
             store_manifests.remove_leftovers(StoreFolder(url), stores, output.note)
     except BytemillError as error:  # it may belong to others
         output.note(f"what an encoding left in {shown(folder)} cannot be removed: {error}")
+
+
+def _document_notes(
+    source: "Corpus", folder: Path, manifest: "Manifest", *, no_separators: bool
+) -> list[str]:
+    """Return notes about the documents of a result that may not be those that were meant."""
+    notes: list[str] = []
+    settings = manifest.settings
+    if settings.document_separator is None and settings.prepended is None and not no_separators:
+        notes.append(
+            "the tokenizer has no usual special token for the end of documents, so none separates them "
+            "(--documents TOKEN names one)"
+        )
+    n_documents = sum(each.n_documents for each in _manifests(folder, manifest).values())
+    if (separator := source.options.separator) is not None and n_documents <= len(source.sources):
+        notes.append(f"{separator} divides none of the inputs: each of them is one document")
+    return notes
+
+
+def _write_notes(notes: list[str], *, quiet: bool) -> None:
+    for note in notes:
+        output.note(note, quiet=quiet)
 
 
 def _show_encoded(

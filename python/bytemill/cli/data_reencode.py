@@ -49,11 +49,11 @@ def reencode(
         Parameter(help="Write documents.npy, the ends of documents; by default if SHARDS have it."),
     ] = None,
     separator: Separator = None,
-    document_separator: Annotated[
+    documents: Annotated[
         str | None,
-        Parameter(help="Special token between documents in the result; by default the same as in SHARDS."),
+        Parameter(help="Special token that ends documents in the result; by default the same as in SHARDS."),
     ] = None,
-    no_separators: Annotated[bool, Parameter(help="Write no separators.")] = False,
+    no_separators: options.NoSeparators = False,
     on_error: Annotated[
         Literal["fail", "skip", "replace"],
         Parameter(
@@ -107,8 +107,8 @@ def reencode(
         layout=layout,
         shard_tokens=shard_tokens,
         document_index=document_index,
-        document_separator=document_separator,
-        append_separator=False if no_separators else None,
+        documents=documents,
+        separators=False if no_separators else None,
     )
     if is_distributed:
         manifest = encode_by_units(

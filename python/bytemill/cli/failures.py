@@ -57,6 +57,13 @@ _OTHER_NAMES = {
     "eval-interval": "validate-every",
 }
 """What other programs call a setting: its name here."""
+_REPLACED_OPTIONS = {
+    "--append-eot": "leave it out: <|endoftext|> ends every document; --documents TOKEN names another token, "
+    "--no-separators adds none",
+    "--document-separator": "use --documents TOKEN",
+    "--no-special-tokens": "use --no-end-of-text",
+}
+"""Options that exist no more, and what to use instead."""
 
 
 def report(error: BaseException, options: Set[str] = frozenset()) -> int:
@@ -148,9 +155,21 @@ def _os_message(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
+def _replaced_option(error: Exception) -> str | None:
+    """Return the option that is unknown now and was not once."""
+    from cyclopts import UnknownOptionError
+
+    if not isinstance(error, UnknownOptionError):
+        return None
+    name = error.token.keyword or error.token.value.partition("=")[0]
+    return name if name in _REPLACED_OPTIONS else None
+
+
 def _usage_message(error: Exception) -> str:
     from cyclopts import UnknownOptionError
 
+    if (name := _replaced_option(error)) is not None:
+        return f"unknown option: {name}"
     message = str(error).rstrip(".")
     if isinstance(error, UnknownOptionError) and (name := _meant_option(error)):
         message = f"{message.partition('. Did you mean')[0]}. Did you mean {name}?"
@@ -175,6 +194,8 @@ def _meant_option(error: "UnknownOptionError") -> str | None:
 
 
 def _usage_hint(error: Exception) -> str:
+    if (name := _replaced_option(error)) is not None:
+        return _REPLACED_OPTIONS[name]
     chain = getattr(error, "command_chain", None) or ()
     return f"see `{' '.join([_program(), *chain, '--help'])}`"
 

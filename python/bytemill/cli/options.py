@@ -63,6 +63,10 @@ SpecialTokensOfFile: TypeAlias = Annotated[
         help="Special token of a file that stores none, as TOKEN or TOKEN=ID. Repeat for several.",
     ),
 ]
+NoSeparators: TypeAlias = Annotated[
+    bool,
+    Parameter(name="--no-separators", negative=(), help="Add no special token between documents."),
+]
 Inputs: TypeAlias = Annotated[
     str,
     Parameter(

@@ -54,10 +54,18 @@ def train(
         tuple[str, ...],
         Parameter(
             name="--special-token",
-            negative="--no-special-tokens",
-            help="Token that is never split, such as an end of document. Repeat for several.",
+            negative=(),
+            help="Token that is never split, in addition to <|endoftext|>, which ends documents. Repeat for several.",
         ),
-    ] = ("<|endoftext|>",),
+    ] = (),
+    no_end_of_text: Annotated[
+        bool,
+        Parameter(
+            name="--no-end-of-text",
+            negative=(),
+            help="Leave out <|endoftext|> unless --special-token names it.",
+        ),
+    ] = False,
     pattern: Annotated[
         str,
         Parameter(
@@ -128,20 +136,21 @@ def train(
     from bytemill.system.output_lock import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
     from bytemill.training.counts import CountedCorpus
+    from bytemill.training.options import SPECIAL_TOKENS
     from bytemill.training.train import train
 
     check_usage(inputs, counts)
+    if not no_end_of_text:
+        special_tokens = (
+            *(token for token in SPECIAL_TOKENS if token not in special_tokens),
+            *special_tokens,
+        )
     target, output_file = output_file, local_path(output_file, overwrite=overwrite)
     check_output_file(output_file, overwrite=overwrite)
     chosen_pattern = parse_pattern(pattern)
     check_can_be_saved(chosen_pattern, special_tokens)
     if chosen_pattern is not None and chosen_pattern.backtracks and chosen_pattern.name is None:
         output.note("this pattern needs a backtracking regex engine, which is slow", quiet=quiet)
-    if corpus.documents not in ("file", "line") and corpus.documents not in special_tokens:
-        output.note(
-            f"{corpus.documents} ends documents but is not a special token, so it is trained on as text",
-            quiet=quiet,
-        )
     source, counts_file = training_inputs(inputs, corpus, counts)
     read = [*source.input_files, *counts]
     check_file_is_no_input(target, read)

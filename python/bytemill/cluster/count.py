@@ -17,6 +17,7 @@ from bytemill.cluster.plan import Unit, default_unit_bytes, read_plan, units_of,
 from bytemill.cluster.schedule import Work, run
 from bytemill.cluster.stage import FolderStage, StoreStage, digest, note_damage
 from bytemill.corpus import Corpus, CorpusCounts, not_utf8
+from bytemill.corpus.options import check_separator
 from bytemill.corpus.ranges import divide
 from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import plain_text_start
@@ -77,9 +78,12 @@ def count_corpus(
         ClusterError: A task failed for a reason other than its input, the cluster is lost, or the folder belongs to
             another counting.
         CorpusError: The corpus is empty, cannot be read or cannot be divided.
+        SpecialTokenError: The corpus is divided at a token that is not one of the special tokens.
         OutputError: The folder cannot be written, another process is using it, or it holds an input.
         StorageError: The store cannot be read or written.
     """
+    if corpus.options.separator is not None:
+        check_separator(corpus.options.separator, settings.special_tokens)
     check_folder_is_no_input(work_folder, files=corpus.input_files, folders=corpus.input_folders)
     folder, url = _local_folder(work_folder), url_of(work_folder)
     unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)

@@ -23,7 +23,7 @@ from bytemill.cluster.stage import digest, note_damage
 from bytemill.cluster.target import Target, target_of
 from bytemill.corpus import Corpus, CorpusCounts
 from bytemill.corpus.sources import empty_corpus
-from bytemill.errors import ClusterError
+from bytemill.errors import ClusterError, ShardError
 from bytemill.shards.encode import EncodeOptions, encoding_job
 from bytemill.shards.hashed_file import HashedFile
 from bytemill.shards.journal import RESTART_HINT, PartCounts
@@ -114,10 +114,16 @@ def encode_corpus(
         counts = _total_counts(encoded)
         if not counts.n_bytes:
             raise empty_corpus(corpus.source_names)
+        parts = [_part_counts(units, encoded, index) for index in range(len(job.parts) or 1)]
+        try:
+            job.check_parts(parts)
+        except ShardError:
+            target.discard_work()  # only other options help
+            raise
         manifests: list[Manifest] = []
-        for index in range(len(job.parts) or 1):
+        for index, part in enumerate(parts):
             written = _Packing(target, job, index, encoded).run(executor, progress, note)
-            manifests.append(job.manifest(index, _part_counts(units, encoded, index), counts, written))
+            manifests.append(job.manifest(index, part, counts, written))
         manifests = target.publish(manifests, job.request, overwrite=overwrite)
     return manifests[0]
 

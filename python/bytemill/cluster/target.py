@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bytemill.cluster.stage import FolderStage, Stage, StoreStage
 from bytemill.shards import complete, store_manifests
-from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folder
-from bytemill.shards.manifest import documents_name, new_tag, shard_name, write_manifest
+from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folders
+from bytemill.shards.manifest import PARTS, documents_name, new_tag, shard_name, write_manifest
 from bytemill.shards.verify import file_problem
 from bytemill.storage import StoreFolder, url_of
 
@@ -49,6 +49,10 @@ class Target(Protocol):
 
     def prepared(self, *, overwrite: bool) -> contextlib.AbstractContextManager[bool]:
         """Prepare the place for the block, and tell whether an interrupted run may be resumed."""
+        ...
+
+    def discard_work(self) -> None:
+        """Remove the plan and the results of tasks."""
         ...
 
     def has_files(self, part: int, shard: dict[str, Any]) -> bool:
@@ -124,14 +128,14 @@ class FolderTarget:
     @contextlib.contextmanager
     def prepared(self, *, overwrite: bool) -> Generator[bool]:
         """See `Target`."""
-        with contextlib.ExitStack() as stack:
-            resumes = [
-                stack.enter_context(lock_folder(path, overwrite=overwrite, journal=self.plan))
-                for path in dict.fromkeys([self.shown, *self._folders(self.shown)])
-            ]
-            yield all(resumes)
-            self.plan.unlink(missing_ok=True)
-            self.stage.remove()
+        with lock_folders(self.shown, self.part_names, overwrite=overwrite, journal=self.plan) as resumes:
+            yield resumes
+            self.discard_work()
+
+    def discard_work(self) -> None:
+        """See `Target`."""
+        self.plan.unlink(missing_ok=True)
+        self.stage.remove()
 
     def has_files(self, part: int, shard: dict[str, Any]) -> bool:
         """See `Target`."""
@@ -210,9 +214,14 @@ class StoreTarget:
     def prepared(self, *, overwrite: bool) -> Generator[bool]:
         """See `Target`."""
         if overwrite:
-            self.store.delete([PLAN_NAME])
-            self.stage.remove()
-        yield True
+            self.discard_work()
+        others = [self.store] if self.part_names else [self.store / name for name in PARTS]
+        with store_manifests.other_shards_replaced(others, overwrite=overwrite):
+            yield True
+        self.discard_work()
+
+    def discard_work(self) -> None:
+        """See `Target`."""
         self.store.delete([PLAN_NAME])
         self.stage.remove()
 

@@ -22,6 +22,7 @@ from bytemill.comparison.syntax import SYNTAX_BYTES, SyntaxMarks
 from bytemill.comparison.token_table import TokenTable
 from bytemill.comparison.values import Value, best_of
 from bytemill.corpus import Corpus
+from bytemill.corpus.options import check_separator
 from bytemill.errors import CorpusError, TokenizerError
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -88,6 +89,7 @@ def compare(
             be made smaller.
         TokenizerFileError: A tokenizer cannot be loaded.
         ModelConfigError: There is no such preset.
+        SpecialTokenError: `documents` is neither "file" nor "line" nor a special token of any of the tokenizers.
         CorpusError: A group has no text or cannot be read, or parallel files differ in their number of lines.
     """
     opened = _open_all(tokenizers)
@@ -102,6 +104,10 @@ def compare(
     measured = opened | {_smaller_name(name, size): own for (name, size), own in smaller.items()}
     tables = {name: TokenTable(tokenizer) for name, tokenizer in measured.items()}
     groups = _open_groups(texts, documents)
+    special = {token: None for tokenizer in opened.values() for token in tokenizer.special_tokens}
+    for corpus in groups.values():
+        if corpus.options.separator is not None:
+            check_separator(corpus.options.separator, special)
     fairness = None if parallel is None else measure_parallel(Path(parallel), opened)
     pairs = pairs_of(list(opened), all_pairs=all_pairs)
     found = Findings()

@@ -212,6 +212,11 @@ class Corpus:
         return [reader.name for reader in self._readers]
 
     @property
+    def is_one_document(self) -> bool:
+        """True for a single text file that is one document."""
+        return len(self._readers) == 1 and self._readers[0].is_one_document()
+
+    @property
     def input_files(self) -> list[str]:
         """Names of the files that are read, and of the lists that name them."""
         lists = [source.input[1:] for source in self.sources if source.input.startswith("@")]

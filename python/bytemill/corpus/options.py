@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bytemill.errors import CorpusError
+from bytemill.errors import CorpusError, SpecialTokenError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 Errors = Literal["strict", "replace", "skip"]
 OnError = Literal["fail", "skip"]
@@ -79,6 +83,28 @@ class CorpusOptions:
     def describe(self) -> dict[str, Any]:
         """Return all options as JSON values."""
         return dict(vars(self))
+
+
+def check_separator(separator: str, special_tokens: Collection[str], *, more: str = "") -> None:
+    """Check that what ends documents is a special token.
+
+    Args:
+        separator: The value of `documents`.
+        special_tokens: The special tokens.
+        more: Another way out, for the hint.
+
+    Raises:
+        SpecialTokenError: It is none of them.
+    """
+    if separator in special_tokens:
+        return
+    close = difflib.get_close_matches(separator, special_tokens, 1)
+    guess = f"did you mean {close[0]}? " if close else ""
+    known = ", ".join(special_tokens) or "none"
+    raise SpecialTokenError(
+        f"documents is {separator!r}, which is not a special token",
+        hint=f'{guess}documents are "file", "line" or one of the special tokens: {known}{more}',
+    )
 
 
 def checked_weight(name: str, weight: object) -> float:

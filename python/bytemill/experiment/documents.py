@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+END = "<|endoftext|>"
+"""Special token that ends documents in a study."""
+
+
 @dataclass(frozen=True)
 class StoredText:
     """Documents in two files: their bytes, and the offsets at which they end."""
@@ -116,7 +120,7 @@ def store_text(
         max_bytes: Stop after this many bytes, and cut the last document.
 
     Raises:
-        CorpusError: The corpus cannot be read, or holds no text.
+        CorpusError: The corpus cannot be read, holds no text, or does not have the token that should end documents.
     """
     stored, corpus = StoredText(folder), Corpus(list(inputs), documents=documents)
     source = json.dumps([corpus.description, documents, max_bytes], default=str)
@@ -126,10 +130,11 @@ def store_text(
     about.unlink(missing_ok=True)
     make_folder(folder)
     separator = documents.encode() if documents not in ("file", "line") else b""
-    digest, ends, n_bytes = hashlib.sha256(), [0], 0
+    digest, ends, n_bytes, is_divided = hashlib.sha256(), [0], 0, False
     with AtomicFile(folder / "text.bin") as file:
         for whole in _documents(corpus):
             document = whole.removesuffix(separator) if separator else whole
+            is_divided |= len(document) < len(whole)
             if max_bytes is not None:
                 document = cut(document, max_bytes - n_bytes)
             if document:
@@ -141,6 +146,11 @@ def store_text(
                 break
     if not n_bytes:
         raise CorpusError(f"there is no text in {', '.join(inputs)}", hint="name files that have text")
+    if separator and documents != END and not is_divided:
+        raise CorpusError(
+            f"documents is {documents!r}, which does not occur in {', '.join(inputs)}",
+            hint=f'documents are "file", "line" or the special token that ends them, such as {END}',
+        )
     write_bytes(folder / "ends.npy", _npy(np.array(ends[1:], np.int64)))
     write_json(about, {"source": source, "sha256": digest.hexdigest()})
     return stored

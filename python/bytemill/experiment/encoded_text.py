@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus import Corpus
-from bytemill.experiment.prepare import END
+from bytemill.experiment.documents import END
 from bytemill.shards import TokenShards, encode_corpus
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ def _encode(
         own,
         Corpus.from_texts(texts),
         folder,
-        document_separator=END,
-        append_separator=True,
+        documents=END,
         allowed_special="none",
         overwrite=True,
     )

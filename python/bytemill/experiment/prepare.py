@@ -14,7 +14,7 @@ import numpy as np
 from bytemill.corpus import Corpus
 from bytemill.errors import RunConfigError
 from bytemill.experiment.budget import Allowance, allowance, padded_sizes, with_equal_parameters
-from bytemill.experiment.documents import StoredText, store_text
+from bytemill.experiment.documents import END, StoredText, store_text
 from bytemill.experiment.grid import TokenizerSource, tokenizer_sources
 from bytemill.experiment.results import StudyFolder, read_rates
 from bytemill.experiment.scoring import common_context
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
 
-END = "<|endoftext|>"
 _SAMPLE = 2_000_000
 """Bytes of the training text on which bytes per token are measured."""
 

@@ -190,7 +190,7 @@ def _encode(output: QuickstartFolder, part: str, tokenizer: Tokenizer, *, n_docu
         tokenizer,
         [str(output.text(part))],
         output.shards(part),
-        document_separator=END_OF_TEXT,
+        documents=END_OF_TEXT,
         overwrite=True,
     )
     if manifest.n_documents != n_documents:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, cast
 
@@ -10,12 +9,19 @@ from bytemill.corpus import Corpus, DocumentSource
 from bytemill.errors import ShardError
 from bytemill.shards import store_manifests
 from bytemill.shards.complete import complete_manifests, remove_all_leftovers, restamp
-from bytemill.shards.encode_job import EncodingJob, Errors, ShardTokenizer, prepended_token, shard_settings
+from bytemill.shards.encode_job import (
+    EncodingJob,
+    Errors,
+    ShardTokenizer,
+    prepended_token,
+    separator_token,
+    shard_settings,
+)
 from bytemill.shards.encode_parts import encode_parts, say_starting_over
 from bytemill.shards.encode_to_store import encode_to_store
 from bytemill.shards.journal import JOURNAL_NAME, read_journal
 from bytemill.shards.layouts import layout_named
-from bytemill.shards.lock import lock_folder, remove_partial_files, start_over
+from bytemill.shards.lock import lock_folders, remove_partial_files, start_over
 from bytemill.shards.manifest import (
     Manifest,
     write_manifest,
@@ -46,8 +52,8 @@ def encode_corpus(
     document_index: bool = False,
     allowed_special: AllowedSpecial = "all",
     errors: Errors = "strict",
-    document_separator: str | None = None,
-    append_separator: bool = False,
+    documents: str | None = None,
+    separators: bool = True,
     prepend: str | bool = False,
     validation_fraction: float = 0.0,
     split_seed: int = 0,
@@ -78,10 +84,11 @@ def encode_corpus(
         document_index: Write `documents.npy`, the ends of documents.
         allowed_special: Special tokens recognised in the text: "all", "none", "none_raise" or a collection.
         errors: Handling of malformed UTF-8: "strict", "replace" or "skip". A `Corpus` has its own option.
-        document_separator: Special token between documents. It ends documents in text files, unless `inputs` is a
-            `Corpus`.
-        append_separator: Append `document_separator` to every document that does not end with it. In some layouts it
-            is at the start of documents.
+        documents: What a document is in text files: "file" (the default), "line", or the special token that ends
+            documents (see `Corpus`, which has its own option). A special token is also the one between documents.
+        separators: Append the special token between documents to every document that does not end with it. In some
+            layouts it is at the start of documents. By default that token is the usual one of the tokenizer, such as
+            `<|endoftext|>`. Nothing is appended if it has none, or if that one is prepended.
         prepend: Special token at the start of every document; True for the usual one of the tokenizer.
         validation_fraction: Fraction of the documents, chosen by a hash of their first MiB, that is written to the
             folder `validation` in `out_folder`; the others are written to `train`. Equal documents stay together.
@@ -113,8 +120,8 @@ def encode_corpus(
         document_index=document_index,
         allowed_special=allowed_special,
         errors=errors,
-        document_separator=document_separator,
-        append_separator=append_separator,
+        documents=documents,
+        separators=separators,
         prepend=prepend,
         validation_fraction=validation_fraction,
         split_seed=split_seed,
@@ -142,7 +149,8 @@ def _encode_to_store(
         else store_manifests.complete_in_store(stores, job.request, recheck=recheck)
     )
     if complete is None:
-        return encode_to_store(job, store, **options)[0]
+        with store_manifests.other_shards_replaced(job.other_stores(store), overwrite=options["overwrite"]):
+            return encode_to_store(job, store, **options)[0]
     if recheck:
         store_manifests.restamp(stores, complete, compare_text(job, complete, options["progress"]))
     store_manifests.remove_leftovers(store, stores, options["note"])
@@ -163,13 +171,9 @@ def _encode_to_folder(
         if progress:
             progress(_already_complete(complete))
         return complete[0]
-    with contextlib.ExitStack() as stack:
-        journal = folder / JOURNAL_NAME
-        resumes = [
-            stack.enter_context(lock_folder(path, overwrite=overwrite, journal=journal))
-            for path in dict.fromkeys([folder, *parts])
-        ]
-        checkpoint = read_journal(folder, job.identity) if all(resumes) else None
+    journal = folder / JOURNAL_NAME
+    with lock_folders(folder, job.parts, overwrite=overwrite, journal=journal) as resumes:
+        checkpoint = read_journal(folder, job.identity) if resumes else None
         if checkpoint is not None and (problem := job.resume_problem(folder, checkpoint)):
             say_starting_over(options["note"], folder, problem)
             for path in dict.fromkeys([folder, *parts]):
@@ -203,8 +207,8 @@ class EncodeOptions(TypedDict, total=False):
     document_index: bool
     allowed_special: AllowedSpecial
     errors: Errors
-    document_separator: str | None
-    append_separator: bool
+    documents: str | None
+    separators: bool
     prepend: str | bool
     validation_fraction: float
     split_seed: int
@@ -219,8 +223,11 @@ def encoding_job(
     """Check the options of `encode_corpus`; raises as it does."""
     if unknown := sorted(options.keys() - EncodeOptions.__optional_keys__):
         raise TypeError(f"encode_corpus() got an unexpected keyword argument {unknown[0]!r}")
-    errors, separator = options.get("errors", "strict"), options.get("document_separator")
-    source = _source(inputs, errors, separator)
+    errors, documents = options.get("errors", "strict"), options.get("documents")
+    source = _source(inputs, errors, documents)
+    separator, prepended = None, prepended_token(tokenizer, options.get("prepend", False))
+    if options.get("separators", True):
+        separator = separator_token(tokenizer, source, documents, prepended)
     allowed = options.get("allowed_special", "all")
     return EncodingJob.checked(
         tokenizer,
@@ -231,8 +238,8 @@ def encoding_job(
             allowed_special=allowed if isinstance(allowed, str) else tuple(sorted(allowed)),
             errors=_errors_of(source, errors),
             document_separator=separator,
-            append_separator=options.get("append_separator", False),
-            prepended=prepended_token(tokenizer, options.get("prepend", False)),
+            append_separator=separator is not None,
+            prepended=prepended,
             document_index=options.get("document_index", False),
             validation_fraction=float(options.get("validation_fraction", 0.0)),
             split_seed=options.get("split_seed", 0),
@@ -241,16 +248,15 @@ def encoding_job(
     )
 
 
-def _source(
-    inputs: CorpusInputs | DocumentSource, errors: Errors, document_separator: str | None
-) -> DocumentSource:
+def _source(inputs: CorpusInputs | DocumentSource, errors: Errors, documents: str | None) -> DocumentSource:
     if errors not in ("strict", "replace", "skip"):
         raise ShardError(f"errors is {errors!r}", hint='choose "strict", "replace" or "skip"')
     if hasattr(inputs, "read") and hasattr(inputs, "source_names"):
-        if errors != "strict":
-            raise ShardError("errors is an option of the Corpus", hint="set it there")
+        for name, is_set in (("errors", errors != "strict"), ("documents", documents in ("file", "line"))):
+            if is_set:
+                raise ShardError(f"{name} is an option of the Corpus", hint="set it there")
         return cast("DocumentSource", inputs)
-    return Corpus(cast("CorpusInputs", inputs), errors=errors, documents=document_separator or "file")
+    return Corpus(cast("CorpusInputs", inputs), errors=errors, documents=documents or "file")
 
 
 def _errors_of(source: DocumentSource, errors: Errors) -> Errors:

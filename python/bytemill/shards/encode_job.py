@@ -7,11 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from bytemill._core import DocumentEncoder, __version__
+from bytemill.corpus.options import check_separator
 from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards.complete import Request, reproducible
 from bytemill.shards.journal import as_json
 from bytemill.shards.lock import is_replaced_name
 from bytemill.shards.manifest import (
+    PARTS,
     SHARD_TOKENS,
     SPLIT_SEED,
     VALIDATION_FRACTION,
@@ -22,10 +24,11 @@ from bytemill.shards.manifest import (
 from bytemill.shards.shard_writer import ShardWriter, resume_problem
 from bytemill.shards.source_stamps import stamps_of, without_names
 from bytemill.storage.input_check import check_folder_is_no_input
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from bytemill._core import Encoder
@@ -41,6 +44,8 @@ Part: TypeAlias = Literal["train", "validation"]
 
 _BEGIN_TOKENS = ("<|begin_of_text|>", "<s>", "<bos>", "<|startoftext|>", "[BOS]", "<|endoftext|>")
 """Usual names of the special token at the start of documents. GPT-2 uses the one that ends them."""
+_END_TOKENS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]")
+"""Usual names of the special token at the end of documents."""
 
 
 class ShardTokenizer(Protocol):
@@ -78,13 +83,17 @@ class EncodingJob:
         num_threads: int | None,
     ) -> EncodingJob:
         """Check the options before a folder is touched."""
-        if settings.append_separator and settings.document_separator is None:
-            raise SpecialTokenError(
-                "there is no document separator to append", hint='name one, for example "<|endoftext|>"'
-            )
+        if settings.validation_fraction and getattr(source, "is_one_document", False):
+            raise _empty_part("validation", 1)
         layout.header(layout.dtype(tokenizer.core.dtype), settings.shard_tokens)
         encoder = document_encoder(tokenizer, layout, settings, num_threads)
         return cls(tokenizer, layout, source, settings, encoder)
+
+    def check_parts(self, counts: Sequence[PartCounts]) -> None:
+        """Raise `ShardError` if the corpus is split and one of its parts is empty."""
+        for name, part in zip(self.parts, counts, strict=False):
+            if not part.n_documents:
+                raise _empty_part(name, sum(each.n_documents for each in counts))
 
     def check_output(self, out_folder: str | os.PathLike[str]) -> None:
         """Raise `OutputError` if writing the folder, or its URL, would replace what is read."""
@@ -98,11 +107,15 @@ class EncodingJob:
     @property
     def parts(self) -> list[Part]:
         """The parts of a split corpus; empty if it is not split."""
-        return ["train", "validation"] if self.settings.validation_fraction else []
+        return [*PARTS] if self.settings.validation_fraction else []
 
     def folders(self, folder: Path) -> list[Path]:
         """Return the folders of the parts in the output folder, or that folder."""
         return [folder / name for name in self.parts] if self.parts else [folder]
+
+    def other_stores(self, store: StoreFolder) -> list[StoreFolder]:
+        """Return the folders in a store that would be read with or instead of the result: of the other division."""
+        return [store] if self.parts else [store / name for name in PARTS]
 
     def stores(self, store: StoreFolder) -> list[StoreFolder]:
         """Return the folders of the parts in a store, or that of the whole."""
@@ -261,6 +274,40 @@ def _check_number(name: str, value: object, kind: type[int] | type[float], limit
         raise ShardError(
             f"{name} is {value!r}; it must be {what} of at least {limits.ge} and below {limits.lt}"
         )
+
+
+def _empty_part(name: Part, n_documents: int) -> ShardError:
+    return ShardError(
+        f"the part {name} would be empty: the corpus has {plural(n_documents, 'document')}, and a document is not "
+        "divided",
+        hint='divide the text with --documents line (documents="line") or --documents TOKEN; or change '
+        "--validation-fraction (validation_fraction=); or encode a text of its own for each part",
+    )
+
+
+def separator_token(
+    tokenizer: ShardTokenizer, source: DocumentSource, documents: str | None, prepended: str | None
+) -> str | None:
+    """Return the special token between documents: the named one, else the usual one of the tokenizer, if it has one.
+
+    None if the usual one is prepended to documents already, as with GPT-2's.
+
+    Args:
+        tokenizer: The tokenizer.
+        source: The corpus, which may name what ends documents in text files.
+        documents: As for `encode_corpus`.
+        prepended: The special token at the start of documents.
+
+    Raises:
+        SpecialTokenError: The named one is not a special token.
+    """
+    if documents in (None, "file", "line"):
+        documents = getattr(getattr(source, "options", None), "separator", None)
+    if documents is None:
+        usual = next((token for token in _END_TOKENS if token in tokenizer.special_tokens), None)
+        return None if usual == prepended else usual
+    check_separator(documents, tokenizer.special_tokens)
+    return documents
 
 
 def prepended_token(tokenizer: ShardTokenizer, prepend: str | bool) -> str | None:

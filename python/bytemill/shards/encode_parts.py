@@ -6,6 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from bytemill.corpus.sources import empty_corpus
+from bytemill.errors import ShardError
+from bytemill.shards.journal import JOURNAL_NAME
 from bytemill.shards.pipeline import Encoding
 
 if TYPE_CHECKING:
@@ -60,6 +62,11 @@ def encode_parts(
         encoding.run(job.encoder, writers)
         if not encoding.counts.n_bytes:
             raise empty_corpus(job.source.source_names)
+        try:
+            job.check_parts(encoding.parts)
+        except ShardError:
+            (folder / JOURNAL_NAME).unlink(missing_ok=True)  # only other options help
+            raise
         manifests = [
             job.manifest(index, encoding.parts[index], encoding.counts, (*writer.finish(), writer.n_tokens))
             for index, writer in enumerate(writers)

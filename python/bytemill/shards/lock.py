@@ -9,10 +9,12 @@ from bytemill.errors import ShardError
 from bytemill.shards.journal import JOURNAL_NAME
 from bytemill.shards.manifest import (
     MANIFEST_NAME,
+    PARTS,
     UNFINISHED_NAME,
     is_documents_name,
     is_shard_name,
     is_sidecar_name,
+    read_manifest,
     shard_files,
     sidecar_files,
 )
@@ -38,6 +40,53 @@ def is_replaced_name(name: str) -> bool:
     """Return True if writing shards to a folder may replace or remove a file of this name."""
     own = (MANIFEST_NAME, UNFINISHED_NAME, JOURNAL_NAME, PLAN_NAME)
     return name in own or is_shard_name(name) or is_sidecar_name(name)
+
+
+@contextlib.contextmanager
+def lock_folders(
+    folder: Path, parts: Sequence[str] = (), *, overwrite: bool, journal: Path | None = None
+) -> Generator[bool]:
+    """Lock and prepare an output folder and the folders of the parts of a corpus in it, as `lock_folder` does for one.
+
+    Args:
+        folder: The output folder, created if needed.
+        parts: Names of the parts; empty for a corpus that is not split.
+        overwrite: Replace existing shards, also those of a corpus that was split where this one is not.
+        journal: Journal from which an interrupted run can resume.
+
+    Yields:
+        True if an interrupted run can be resumed.
+
+    Raises:
+        ShardError: As `lock_folder`. Also if `folder` has the parts of a split corpus, and this one is not split.
+        OutputError: If a folder cannot be written.
+    """
+    others = [] if parts else [path for name in PARTS if _has_shards(path := folder / name)]
+    for path in others:
+        of_split = not (path / MANIFEST_NAME).exists() or read_manifest(path).part is not None
+        if not overwrite or not of_split:
+            raise ShardError(
+                f"{folder} already contains shards in {path.name}",
+                hint=OVERWRITE_HINT if of_split else "choose another folder",
+            )
+    with contextlib.ExitStack() as stack:
+        for path in others:
+            stack.callback(_remove_if_empty, path)
+            stack.enter_context(lock_folder(path, overwrite=True))
+        locked = [folder, *(folder / name for name in parts)]
+        resumes = [
+            stack.enter_context(lock_folder(path, overwrite=overwrite, journal=journal)) for path in locked
+        ]
+        yield all(resumes)
+
+
+def _has_shards(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (MANIFEST_NAME, UNFINISHED_NAME))
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 @contextlib.contextmanager

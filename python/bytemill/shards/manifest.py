@@ -18,6 +18,8 @@ from bytemill.system.records import Count, Flag, Record, Strict, Text, parse_rec
 FORMAT = "bytemill-shards"
 VERSION = 3
 MANIFEST_NAME = "manifest.json"
+PARTS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
+"""Folders of the parts of a split corpus."""
 UNFINISHED_NAME = "UNFINISHED.txt"
 """Marks a folder whose encoding is running or was interrupted. Such a folder has no manifest."""
 
@@ -242,7 +244,7 @@ def sidecar_files(folder: Path) -> list[str]:
 
 def parts_of(folder: Path) -> list[Path]:
     """Return the folders `train` and `validation` of a split corpus, or `folder` itself; also in an object store."""
-    parts = [folder / "train", folder / "validation"]
+    parts = [folder / name for name in PARTS]
     is_split = not exists(folder / MANIFEST_NAME) and all(exists(part / MANIFEST_NAME) for part in parts)
     return parts if is_split else [folder]
 

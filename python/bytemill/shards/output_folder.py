@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill.errors import ShardError
-from bytemill.shards.lock import OVERWRITE_HINT, lock_folder, remove_partial_files
-from bytemill.shards.manifest import Manifest, new_tag, write_manifest
-from bytemill.shards.store_manifests import publish, stored_manifest
+from bytemill.shards.lock import OVERWRITE_HINT, lock_folder, lock_folders, remove_partial_files
+from bytemill.shards.manifest import PARTS, Manifest, new_tag, write_manifest
+from bytemill.shards.store_manifests import other_shards_replaced, publish, stored_manifest
 from bytemill.shards.uploads import Uploads, work_folder
 from bytemill.storage import StoreFolder, url_of
 
@@ -71,7 +71,7 @@ def output_folder(path: str | os.PathLike[str], *, overwrite: bool) -> Generator
     """
     url = url_of(path)
     if url is None:
-        with lock_folder(Path(path), overwrite=overwrite):
+        with lock_folders(Path(path), overwrite=overwrite):
             yield OutputFolder(Path(path))
         return
     store = StoreFolder(url)
@@ -80,7 +80,11 @@ def output_folder(path: str | os.PathLike[str], *, overwrite: bool) -> Generator
         raise ShardError(f"{url} already contains shards", hint=OVERWRITE_HINT)
     folder = work_folder(url)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with lock_folder(folder, overwrite=True), Uploads([folder], [store], can_resume=False) as uploads:
+    with (
+        other_shards_replaced([store / name for name in PARTS], overwrite=overwrite),
+        lock_folder(folder, overwrite=True),
+        Uploads([folder], [store], can_resume=False) as uploads,
+    ):
         yield OutputFolder(folder, new_tag(), store, uploads, overwrite)
     with contextlib.suppress(OSError):  # the file of the lock may stay
         folder.rmdir()

@@ -75,8 +75,8 @@ def reencode_shards(
     layout: str | None = None,
     shard_tokens: int | None = None,
     document_index: bool | None = None,
-    document_separator: str | None = None,
-    append_separator: bool | None = None,
+    documents: str | None = None,
+    separators: bool | None = None,
     prepend: str | bool | None = None,
     validation_fraction: float = 0.0,
     split_seed: int = 0,
@@ -97,8 +97,8 @@ def reencode_shards(
         layout: Layout of the result; by default as in the source. The same holds for the next two options.
         shard_tokens: Ids per shard.
         document_index: Write `documents.npy`.
-        document_separator: Special token between documents; by default the source's, else `<|endoftext|>`.
-        append_separator: Add the separator to every document; by default if the source has one.
+        documents: Special token that ends documents; by default the source's, else `<|endoftext|>`.
+        separators: Add it to every document; by default if the source has one.
         prepend: Special token at the start of every document; by default the source's if `target` has it. False for
             none.
         validation_fraction: As for `encode_corpus`.
@@ -118,8 +118,8 @@ def reencode_shards(
         layout=layout,
         shard_tokens=shard_tokens,
         document_index=document_index,
-        document_separator=document_separator,
-        append_separator=append_separator,
+        documents=documents,
+        separators=separators,
         prepend=prepend,
         validation_fraction=validation_fraction,
         split_seed=split_seed,
@@ -144,23 +144,23 @@ def reencode_options(
     layout: str | None = None,
     shard_tokens: int | None = None,
     document_index: bool | None = None,
-    document_separator: str | None = None,
-    append_separator: bool | None = None,
+    documents: str | None = None,
+    separators: bool | None = None,
     prepend: str | bool | None = None,
     validation_fraction: float = 0.0,
     split_seed: int = 0,
 ) -> EncodeOptions:
     """Return the options of `encode_corpus` with which `reencode_shards` calls it; raises as it does."""
     around = corpus.around
-    separator = document_separator or _separator_of(target, around.separator)
+    separator = documents or _separator_of(target, around.separator)
     if prepend is None:
         prepend = around.prepended if around.prepended in target.special_tokens else False
     options: EncodeOptions = {
         "layout": layout or around.layout,
         "document_index": around.has_index if document_index is None else document_index,
         "allowed_special": corpus.allowed_special or "none",
-        "document_separator": separator,
-        "append_separator": separator is not None if append_separator is None else append_separator,
+        "documents": separator,
+        "separators": separator is not None if separators is None else separators,
         "prepend": prepend or False,
         "validation_fraction": validation_fraction,
         "split_seed": split_seed,
@@ -179,5 +179,5 @@ def _separator_of(target: Tokenizer, separator: str | None) -> str | None:
             return token
     raise SpecialTokenError(
         f"the separator {separator!r} is not a special token of the new tokenizer",
-        hint=f"name one of its special tokens (--document-separator): {', '.join(target.special_tokens) or 'none'}",
+        hint=f"name one of its special tokens (--documents): {', '.join(target.special_tokens) or 'none'}",
     )

@@ -6,6 +6,7 @@ manifest is written last, and only if there is none: of several encodings the fi
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from bytemill.system.atomic_files import indented_json
 from bytemill.system.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from datetime import datetime
 
     from bytemill.shards.complete import Request
@@ -91,6 +92,27 @@ def stored_size_problems(folder: StoreFolder, manifest: Manifest) -> list[str]:
         elif n_bytes != info.n_bytes:
             problems.append(f"{info.file} has {n_bytes:,} bytes, the manifest says {info.n_bytes:,}")
     return problems
+
+
+@contextlib.contextmanager
+def other_shards_replaced(folders: Sequence[StoreFolder], *, overwrite: bool) -> Generator[None]:
+    """Remove the shards of folders after the block, which writes others that would be read with or instead of them.
+
+    Args:
+        folders: The folders.
+        overwrite: Remove shards. Otherwise they are an error before the block.
+
+    Raises:
+        ShardError: There are shards, and `overwrite` is False.
+        StorageError: The store cannot be read or written.
+    """
+    found = [folder for folder in folders if stored_manifest(folder) is not None]
+    if found and not overwrite:
+        raise ShardError(f"{found[0]} already contains shards", hint=OVERWRITE_HINT)
+    yield
+    for folder in found:
+        folder.delete([MANIFEST_NAME])
+        folder.delete(unnamed_files(folder, None))
 
 
 def publish(

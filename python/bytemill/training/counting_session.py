@@ -12,7 +12,7 @@ from bytemill.errors import TokenizerError
 from bytemill.profiling import phase
 from bytemill.training.counts import CountedCorpus, CountsInfo, canonical_pattern
 from bytemill.training.mixture import common_scale, exact_weight, finish_weighted
-from bytemill.training.options import CHECKPOINT_SECONDS
+from bytemill.training.options import CHECKPOINT_SECONDS, SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ grown."""
 class CountingSettings:
     """What to count and within which limits; see `bytemill.train`."""
 
-    special_tokens: Sequence[str] = ()
+    special_tokens: Sequence[str] = SPECIAL_TOKENS
     pattern: str | None = "gpt2"
     num_threads: int | None = None
     chunk_bytes: int | None = None

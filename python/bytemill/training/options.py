@@ -27,6 +27,9 @@ _MAX_CHUNK_BYTES = 1 << 30
 """Chunks are allocated whole, several per thread."""
 _MAX_COUNT = (1 << 64) - 1
 
+SPECIAL_TOKENS = ("<|endoftext|>",)
+"""Special tokens of a tokenizer for which none are named: what ends documents."""
+
 CHECKPOINT_SECONDS = 30.0
 """Default time between checkpoints of counting, and so the most work that an interruption loses."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bytemill import profiling
 from bytemill.corpus import Corpus
+from bytemill.corpus.options import check_separator
 from bytemill.errors import CorpusError, NotEnoughMemoryError
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.storage import exists, is_url, local_input, shown
@@ -30,7 +31,13 @@ from bytemill.training.counts import (
 )
 from bytemill.training.learning import LearnedMerges, learn_merges
 from bytemill.training.memory_budget import frugal_allocation
-from bytemill.training.options import CHECKPOINT_SECONDS, TrainingOptions, check_one_of, training_options
+from bytemill.training.options import (
+    CHECKPOINT_SECONDS,
+    SPECIAL_TOKENS,
+    TrainingOptions,
+    check_one_of,
+    training_options,
+)
 from bytemill.training.progress import (
     ProgressCallback,
     ReportCounted,
@@ -75,7 +82,7 @@ _Source: TypeAlias = Corpus | _Texts | CountedCorpus | SavedCounts
 def train(
     inputs: CorpusInputs | Corpus | CountedCorpus | SavedCounts,
     vocab_size: int,
-    special_tokens: Sequence[str] = (),
+    special_tokens: Sequence[str] = SPECIAL_TOKENS,
     *,
     pattern: str | Pattern | None = "gpt2",
     ties: Ties = "bytes",
@@ -104,7 +111,8 @@ def train(
         inputs: Files, folders, globs, URLs or "-" for standard input (see `bytemill.Corpus`), a `Corpus`, or counts
             (see `bytemill.counts`).
         vocab_size: Upper bound on the number of tokens: 256 bytes, the merges and the special tokens.
-        special_tokens: Tokens that are never split or merged.
+        special_tokens: Tokens that are never split or merged. By default `<|endoftext|>`, which ends documents; an
+            explicit list replaces it.
         pattern: How text is split into pre-tokens: "gpt2", "cl100k", "o200k", "llama3", "qwen2", "tekken", a
             `bytemill.Pattern`, or None to make all text between special tokens one pre-token.
         ties: Which of equally frequent pairs is merged first: the lexicographically greatest pair of byte strings
@@ -130,6 +138,7 @@ def train(
     Raises:
         CorpusError: The corpus cannot be read, is empty or is not UTF-8, or `counts` belongs to another corpus.
         NotEnoughMemoryError: Memory runs out.
+        SpecialTokenError: The corpus is divided at a token that is not one of `special_tokens`.
         OutputError: `counts` or the work folder cannot be written, another process is writing them, or they would
             replace an input.
         TokenizerError: An option is out of range.
@@ -140,7 +149,7 @@ def train(
 
     >>> path = getfixture("tmp_path") / "corpus.txt"
     >>> _ = path.write_text("low low low low low lower lower")
-    >>> train(path, vocab_size=258).merges
+    >>> train(path, vocab_size=259).merges
     [(b'o', b'w'), (b'l', b'ow')]
     """
     options = training_options(
@@ -166,7 +175,7 @@ def train(
 def train_from_iterator(
     texts: Iterable[str],
     vocab_size: int,
-    special_tokens: Sequence[str] = (),
+    special_tokens: Sequence[str] = SPECIAL_TOKENS,
     *,
     pattern: str | Pattern | None = "gpt2",
     ties: Ties = "bytes",
@@ -190,7 +199,7 @@ def train_from_iterator(
     Raises:
         TypeError: `texts` is a single str.
 
-    >>> train_from_iterator(["low low low low low lower lower"], vocab_size=258).merges
+    >>> train_from_iterator(["low low low low low lower lower"], vocab_size=259).merges
     [(b'o', b'w'), (b'l', b'ow')]
     """
     options = training_options(
@@ -234,6 +243,7 @@ def train_bpe(
 
 
 def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback | None) -> Tokenizer:
+    _check_documents(source, options.special_tokens)
     _check_outputs(source, options)
     clock = PhaseClock()
     with _memory(options), _counts_lock(options), WorkFolder(options.work_folder) as work:
@@ -259,6 +269,13 @@ def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback
             stacklevel=3,
         )
     return tokenizer
+
+
+def _check_documents(source: _Source, special_tokens: Sequence[str]) -> None:
+    """Raise SpecialTokenError if text would be divided at a token that is trained on as text."""
+    separator = source.options.separator if isinstance(source, Corpus) else None
+    if separator is not None:
+        check_separator(separator, special_tokens, more="; --special-token (special_tokens=) adds one")
 
 
 def _check_outputs(source: _Source, options: TrainingOptions) -> None:

@@ -89,7 +89,7 @@ def test_the_space_that_a_tokenizer_puts_before_a_text_is_no_byte_of_it(
 def test_without_a_start_token_the_first_token_has_no_cost(corpus: Corpus):
     import bytemill
 
-    tokenizer = bytemill.train_from_iterator([corpus.text], 290)
+    tokenizer = bytemill.train_from_iterator([corpus.text], 290, [])
     found = surprisal(model_of(), tokenizer, "The cat")
     assert math.isnan(found.bits[0])
     assert not any(math.isnan(bits) for bits in found.bits[1:])

@@ -173,9 +173,7 @@ def custom_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = bytemill.train_from_iterator(texts, 270, ["<START>", "<END>"])
     tokenizer.save(folder / "tokenizer.json")
     documents = bytemill.Corpus.from_texts(texts)
-    bytemill.encode_corpus(
-        tokenizer, documents, folder / "shards", document_separator="<END>", append_separator=True
-    )
+    bytemill.encode_corpus(tokenizer, documents, folder / "shards", documents="<END>")
     values = {
         **TINY,
         "training.steps": 1,

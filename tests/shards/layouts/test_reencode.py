@@ -59,7 +59,7 @@ def new() -> Tokenizer:
 
 def write(out: Path, old: Tokenizer, documents: list[str], **options: Any) -> Manifest:
     """Shards of documents, with a separator behind each."""
-    options = {"shard_tokens": 11, "document_separator": END, "append_separator": True} | options
+    options = {"shard_tokens": 11, "documents": END} | options
     return encode_corpus(
         old, Corpus.from_texts(documents), out, allowed_special=options.pop("allowed", "none"), **options
     )
@@ -119,9 +119,7 @@ def test_what_is_not_said_is_as_it_was(tmp_path: Path, old: Tokenizer, new: Toke
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-@pytest.mark.parametrize(
-    "around", [{"document_separator": None, "append_separator": False}, {"prepend": END}, {"layout": "llmc"}]
-)
+@pytest.mark.parametrize("around", [{"separators": False}, {"prepend": END}, {"layout": "llmc"}])
 def test_what_documents_begin_with_tells_them_apart_too(
     tmp_path: Path, old: Tokenizer, new: Tokenizer, indexed: bool, around: dict[str, Any]
 ) -> None:
@@ -281,8 +279,8 @@ def test_a_target_without_a_separator_is_asked_for_one(tmp_path: Path, old: Toke
     corpus = shard_corpus(tmp_path / "old", old, bare)
     with pytest.raises(SpecialTokenError, match="is not a special token of the new tokenizer") as caught:
         reencode_shards(corpus, bare, tmp_path / "out")
-    assert "--document-separator" in str(caught.value.hint)
-    reencode_shards(corpus, bare, tmp_path / "out", document_separator="<stop>", layout="megatron")
+    assert "--documents" in str(caught.value.hint)
+    reencode_shards(corpus, bare, tmp_path / "out", documents="<stop>", layout="megatron")
     assert all(document[-1] == 256 for document in documents_of(tmp_path / "out"))
 
 
@@ -310,7 +308,7 @@ def test_an_interrupted_run_goes_on_to_the_same_files(
         return ShardCorpus(tokens, old, new.special_tokens, batch_tokens=90)
 
     def run(out: Path, progress: Any = None) -> None:
-        options: dict[str, Any] = {"document_separator": END, "append_separator": True, "shard_tokens": 300}
+        options: dict[str, Any] = {"documents": END, "shard_tokens": 300}
         encode_corpus(
             new, corpus(), out, allowed_special="none", checkpoint_bytes=1, progress=progress, **options
         )

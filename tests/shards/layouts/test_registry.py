@@ -54,7 +54,8 @@ def test_a_registered_layout_encodes_reads_verifies_and_converts(
 ) -> None:
     toy = tmp_path / "toy"
     text = "forty-two tokens of text in a toy layout.."
-    manifest = encode_corpus(byte_tokenizer, Corpus.from_texts([text]), toy, layout="toy", shard_tokens=16)
+    options: dict[str, Any] = {"layout": "toy", "shard_tokens": 16, "separators": False}
+    manifest = encode_corpus(byte_tokenizer, Corpus.from_texts([text]), toy, **options)
     assert [shard.file for shard in manifest.shards] == [f"shard_{index:05d}.toy" for index in range(3)]
     assert (toy / "shard_00000.toy").read_bytes().startswith(MAGIC)
     assert TokenShards(toy)[:].tolist() == list(text.encode())

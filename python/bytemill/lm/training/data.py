@@ -161,7 +161,8 @@ def document_mask(
     if separator is None:
         raise RunConfigError(
             f"{setting} needs a separator between documents, and the shards have none",
-            hint="encode the text again: bytemill data encode TOKENIZER TEXT -o DIR --append-eot",
+            hint="encode it with a tokenizer that has <|endoftext|>, or add --documents TOKEN to: "
+            "bytemill data encode TOKENIZER TEXT -o DIR",
         )
     return DocumentMask(
         separator,
