@@ -128,12 +128,14 @@ def test_a_full_standard_output_is_an_error(tokenizer_file: str):
     command = f"{sys.executable} -m bytemill tokenizer encode {tokenizer_file} text >/dev/full"
     outcome = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)
     assert outcome.returncode == 1
-    assert outcome.stderr.startswith(b"error: No space left on device\nhint: ")
+    assert outcome.stderr.startswith(b"error: standard output: No space left on device\nhint: ")
     assert b"Traceback" not in outcome.stderr
     assert b"Exception ignored" not in outcome.stderr
 
 
-@pytest.mark.parametrize("arguments", [["encode"], ["inspect"], ["show", "--tokens"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["encode"], ["inspect", "--quiet"], ["show", "--tokens"]], ids=" ".join
+)
 def test_a_reader_that_stops_early_ends_the_command_quietly(
     tokenizer_file: str, start: Start, arguments: list[str]
 ):

@@ -123,7 +123,7 @@ def test_wrong_fields_are_errors_that_name_them(folder: Path, name: str, n_tried
         error = problem(folder)
         n_errors += error is not None
         assert error is None or any(word in str(error) for word in (path.name, "f64", "seed")), error
-    assert n_errors > len(tried) // 3
+    assert n_errors >= len(tried) // 3
     assert [each.name for each in folder.parent.iterdir()] == ["study"]
 
 

@@ -14,6 +14,7 @@ from bytemill.lm.training.config import resolve
 from bytemill.lm.training.trainer import train
 from bytemill.studio.library import Library
 from bytemill.studio.server import listen, running
+from tests.experiment.made_up import write_study
 from tests.lm.conftest import END, TINY, sentences
 
 HOSTILE = '<img src=x onerror="window.hacked=1">'
@@ -61,23 +62,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _make_study(folder: Path) -> None:
-    folder.mkdir()
+    """A study of which the models of one tokenizer are missing."""
+    write_study(folder, n_seeds=2)
+    grid = json.loads((folder / "study.json").read_text())
+    (folder / "study.json").write_text(json.dumps(grid | {"title": "Two sizes"}))
     (folder / "study.toml").write_text('title = "Two sizes"\n')
-    cells = [f"{name}.small.seed{seed}" for name in ("small", "large") for seed in (0, 1)]
-    grid = {
-        "title": "Two sizes", "cells": cells, "domains": ["stories"], "tokenizers": ["small", "large"],
-        "models": ["small"], "budget": {"equal": "bytes"},
-    }  # fmt: skip
-    (folder / "study.json").write_text(json.dumps(grid))
-    result = {
-        "is_trial": False, "model": "small", "classes": {}, "n_steps": 1, "flops": 1, "n_bytes": 1, "n_tokens": 1,
-    }  # fmt: skip
-    lines = [
-        {**result, "cell": f"small.small.seed{seed}", "tokenizer": "small", "seed": seed,
-         "bits_per_byte": {"stories": 2.0 + seed / 100}}
-        for seed in (0, 1)
-    ]  # fmt: skip
-    (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    lines = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    (folder / "results.jsonl").write_text(
+        "".join(line for line in lines if json.loads(line)["tokenizer"] != "c")
+    )
 
 
 @pytest.fixture(scope="session")

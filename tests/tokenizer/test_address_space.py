@@ -193,7 +193,7 @@ CASES = {
     "files": lambda: tok.encode_files([path], num_threads=1),
     "files on 2 threads": lambda: tok.encode_files([path], num_threads=2),
     "count pre-tokens": counted,
-    "train": lambda: bytemill.train(path, 300, num_threads=2),
+    "train": lambda: bytemill.train(bytemill.Corpus([path], format="text"), 300, num_threads=2),
     "iterate over lines of a file": iterated,
 }
 pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -17,6 +17,7 @@ import pytest
 
 import bytemill
 from bytemill import (
+    Corpus,
     CorpusError,
     Pattern,
     TrainingProgress,
@@ -154,7 +155,7 @@ def test_progress_is_reported_within_a_file(tmp_path: Path) -> None:
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        train(path, 257, pattern=Pattern.regex(r"\x00"), progress=progress)
+        train(Corpus([path], format="text"), 257, pattern=Pattern.regex(r"\x00"), progress=progress)
     assert max(seen) < n_bytes
 
 

@@ -136,7 +136,7 @@ class TokenBytes:
         """Return the same on a device, for a vocabulary of at least `n_ids`, whose further ids have no bytes."""
 
         def moved(values: Tensor) -> Tensor:
-            return torch.nn.functional.pad(values, (0, max(0, n_ids - len(values)))).to(device)
+            return torch.cat([values, values.new_zeros(max(0, n_ids - len(values)))]).to(device)
 
         if self.begins is None or self.prefixed is None:
             return TokenBytes(moved(self.counts))
