@@ -63,6 +63,7 @@ def test_progress_and_notes_go_to_standard_error(trained: str, run: Run):  # noq
         "no-end.json",
         "--vocab-size",
         "260",
+        "--no-end-of-text",
         "--special-token",
         "<x>",
     )

@@ -325,7 +325,7 @@ def test_recheck_compares_all_text(
     out, path = tmp_path / "out", corpus / "a.txt"
     text = "".join(f"Line {number}{END}" for number in range(20_000))
     path.write_text(text, "utf-8")
-    options = {"shard_tokens": 50_000, "document_separator": END, **options}
+    options = {"shard_tokens": 50_000, "documents": END, **options}
     first = encode_corpus(byte_tokenizer, path, out, **options)
     before = {each: each.read_bytes() for each in out.rglob("shard_*")}
     os.utime(path)

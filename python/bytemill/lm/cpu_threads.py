@@ -61,7 +61,7 @@ def shared_cores(device: torch.device) -> Generator[None]:
 
 def are_cores_shared() -> bool:
     """Return True in a block of `shared_cores` if threads of this process wait for cores."""
-    return _monitor.is_contended
+    return _monitor.is_active and _monitor.is_contended
 
 
 class Contention:
@@ -107,6 +107,10 @@ class _Monitor:
         self._thread: threading.Thread | None = None
         self._team: _ExtraTeam | None = None
         self._contention = Contention()
+
+    @property
+    def is_active(self) -> bool:
+        return self._n_blocks > 0
 
     @property
     def is_contended(self) -> bool:

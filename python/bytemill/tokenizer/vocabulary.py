@@ -153,7 +153,7 @@ class VocabularyMethods:
             UnknownTokenError: No token has this id.
 
         >>> import bytemill
-        >>> tok = bytemill.train_from_iterator(["low low lower lowest"], vocab_size=258)
+        >>> tok = bytemill.train_from_iterator(["low low lower lowest"], vocab_size=258, special_tokens=[])
         >>> tok.token(257)
         TokenInfo(id=257, bytes=b'low', special=False, rank=1, parts=(108, 256), count=4)
         """

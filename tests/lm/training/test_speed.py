@@ -20,10 +20,10 @@ def test_a_fall_below_half_of_the_fastest_rate_is_said_once_until_it_has_recover
     monkeypatch.setattr(log_records.time, "perf_counter", lambda: now[0])
     speed = Speed(torch.device("cpu"), 1.0, None, n_tokens=0, total_tokens=10_000)
 
-    def note_at(rate: float) -> str | None:
+    def note_at(rate: float, n_tokens: int = 2000) -> str | None:
         speed.start()
-        now[0] += 100 / rate
-        speed.stop(100)
+        now[0] += n_tokens / rate
+        speed.stop(n_tokens)
         speed.take(0.0)
         return speed.slowdown()
 
@@ -40,6 +40,8 @@ def test_a_fall_below_half_of_the_fastest_rate_is_said_once_until_it_has_recover
         True,
     ]
     assert notes[3] == "the device has slowed down: 490 tokens/s, 49% of the fastest so far"
+    note_at(1000)
+    assert note_at(100, n_tokens=50) is None  # half a second says little
     monkeypatch.setattr(log_records, "are_cores_shared", lambda: True)
     note_at(1000)
     assert note_at(250) == "other programs use the cores: 250 tokens/s, 25% of the fastest so far"

@@ -46,7 +46,7 @@ def fill(page: Any, view: str) -> None:
     else:
         page.wait_for_selector(".uplot canvas")
         page.get_by_role("button", name="study", exact=True).click()
-        page.wait_for_selector("text=2 of 4 models")
+        page.wait_for_selector("text=4 of 6 models")
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -331,7 +331,7 @@ def test_runs_and_studies(open_page: Open):
     page.wait_for_selector("[aria-label=Settings] td:has-text('model.d_model')")
     page.get_by_role("button", name="study", exact=True).click()
     page.wait_for_selector("text=Two sizes")
-    page.wait_for_selector("text=2 of 4 models")
+    page.wait_for_selector("text=4 of 6 models")
     page.wait_for_selector("text=2.0050")
 
 

@@ -34,6 +34,10 @@ _SLOW, _RECOVERED = 0.5, 0.75
 """Shares of the fastest rate: below the first a run is reported to be slow, above the second it is no longer."""
 
 
+_LEAST_SECONDS = 1.0
+"""Rates over less time than this are not compared: they vary."""
+
+
 class Recorder:
     """Send each record to the metrics file, to `on_record`, and to the enabled trackers.
 
@@ -138,7 +142,8 @@ class Speed:
             per step may grow.
         """
         rate = self._n_tokens / self._seconds if self._seconds else 0.0
-        self._rate, self._best_rate = rate, max(rate, self._best_rate)
+        if self._seconds >= _LEAST_SECONDS:
+            self._rate, self._best_rate = rate, max(rate, self._best_rate)
         flops = rate * self._flops_per_token
         per_token = (time.perf_counter() - self._begun) / max(1, self._done - self._first)
         record: Record = {
