@@ -32,18 +32,19 @@ def states(delays: list[float]) -> list[bool]:
     return states
 
 
-def test_one_interval_of_waiting_makes_threads_sleep_and_ten_without_let_them_spin():
-    assert states([0.0, 0.04, 0.06, *[0.0] * 10]) == [False, False, *[True] * 10, False]
+def test_two_intervals_of_waiting_make_threads_sleep_and_ten_without_let_them_spin():
+    assert states([0.5, 0.1, 0.5, 0.5, *[0.0] * 10]) == [False, False, False, *[True] * 10, False]
 
 
 def test_a_little_waiting_among_the_free_intervals_starts_the_count_anew():
-    assert states([1.0, *[0.0] * 9, 0.03, *[0.0] * 10])[-2:] == [True, False]
+    assert states([1.0, 1.0, *[0.0] * 9, 0.15, *[0.0] * 10])[-2:] == [True, False]
 
 
 def test_patience_doubles_when_spinning_was_too_early_and_is_reset_after_a_quiet_time():
     contention = Contention()
     needed: list[int] = []
     for n_quiet in (1, 1, 1, 1000, 1):
+        contention.add(1.0)
         contention.add(1.0)
         n = 0
         while contention.is_contended:

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _INTERVAL_SECONDS = 0.2
-_CONTENDED, _FREE = 0.05, 0.02
-"""Seconds that threads wait for a core, per second: cores are shared above the first, and free below the second."""
+_CONTENDED, _FREE = 0.2, 0.1
+"""Seconds that threads wait for a core, per second: cores are shared above the first, and free below the second.
+With two cores they are 0.01 to 0.04 on a quiet machine and 0.5 beside one busy process, in both ways of waiting."""
+_SURE = 2
+"""Intervals with contention before idle threads sleep."""
 _FIRST_PATIENCE, _LONGEST_PATIENCE = 10, 300
 """Intervals without contention before idle threads spin again; doubles each time that this was too early."""
 _TASKS = Path("/proc/self/task")
@@ -70,7 +73,7 @@ class Contention:
     def __init__(self) -> None:
         self.is_contended = False
         self._patience = _FIRST_PATIENCE
-        self._n_free = 0  # intervals without contention, in a row
+        self._n_contended = self._n_free = 0  # intervals with contention, or without, in a row
         self._n_spun = _LONGEST_PATIENCE  # intervals since the threads spin again
 
     def add(self, delay: float) -> None:
@@ -81,14 +84,15 @@ class Contention:
         """
         if not self.is_contended:
             self._n_spun += 1
-            if delay > _CONTENDED:
+            self._n_contended = self._n_contended + 1 if delay > _CONTENDED else 0
+            if self._n_contended >= _SURE:
                 too_early = self._n_spun < 2 * self._patience
                 self._patience = min(2 * self._patience, _LONGEST_PATIENCE) if too_early else _FIRST_PATIENCE
                 self.is_contended, self._n_free = True, 0
             return
         self._n_free = self._n_free + 1 if delay < _FREE else 0
         if self._n_free >= self._patience:
-            self.is_contended, self._n_spun = False, 0
+            self.is_contended, self._n_spun, self._n_contended = False, 0, 0
 
 
 class _Monitor:
