@@ -83,7 +83,7 @@ def contended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
 
 
-@pytest.mark.skipif(cpu_threads._libgomp() is None, reason="torch does not use libgomp here")
+@pytest.mark.skipif(cpu_threads._libgomp() is None, reason="platform: torch does not use libgomp")
 def test_a_sleeping_team_exceeds_the_cores_while_they_are_shared(contended: None):
     def n_threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
