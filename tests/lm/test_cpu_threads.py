@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,6 +106,15 @@ def test_the_state_outlives_a_block(contended: None):
         wait_until(are_cores_shared)
     with shared_cores(CPU):
         assert are_cores_shared()
+
+
+def test_a_system_without_more_threads_costs_time_only(contended: None, monkeypatch: pytest.MonkeyPatch):
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with shared_cores(CPU):
+        assert not are_cores_shared()
 
 
 def test_one_thread_and_other_devices_are_not_watched(contended: None, monkeypatch: pytest.MonkeyPatch):

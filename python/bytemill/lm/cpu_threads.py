@@ -125,10 +125,12 @@ class _Monitor:
             self._n_blocks += 1
             if self._n_blocks == 1:
                 self._end = threading.Event()
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._watch, args=(self._end,), name="bytemill-cores", daemon=True
                 )
-                self._thread.start()
+                with suppress(RuntimeError):  # no more threads: then nobody watches
+                    thread.start()
+                    self._thread = thread
 
     def leave(self) -> None:
         with self._lock:
@@ -154,7 +156,8 @@ class _Monitor:
             self._team.close()
             self._team = None
         elif self._team is None and sleeping and self._library is not None:
-            self._team = _ExtraTeam(self._library)
+            with suppress(RuntimeError):  # no more threads
+                self._team = _ExtraTeam(self._library)
 
 
 class _ExtraTeam:
