@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from bytemill.corpus import documents as batches
 from bytemill.shards import encode_corpus, pipeline
 from bytemill.system.atomic_files import PartialFile
 
@@ -71,6 +72,7 @@ def run_once(out: str, options: dict[str, Any], kill: float | None, n_threads: i
 def main() -> None:
     out, options = sys.argv[1], json.loads(sys.argv[2])
     pipeline._GROUP_BYTES = 1  # so that there are many checkpoints
+    batches.BATCH_BYTES = 700  # of a shuffled corpus
     for number, kill in enumerate([*options["kills"], None]):
         ended = run_once(out, options["encode"], kill, n_threads=1 + number % 3)
         files = sorted(str(path.relative_to(out)) for path in pathlib.Path(out).rglob("*") if path.is_file())

@@ -36,6 +36,7 @@ app.command("bytemill.cli.data_get:app", name="get", help="Download a well-known
   bytemill data encode gpt2 stories.txt -o shards --documents '<|endoftext|>'
   bytemill data encode gpt2 fineweb/ -o shards --layout llmc
   bytemill data encode gpt2 web.parquet -o shards --validation-fraction 0.01
+  bytemill data encode gpt2 books/ code/ -o shards --shuffle 1
   bytemill data encode gpt2 fineweb/ -o shards --executor ray --ray-address auto""",
 )
 def encode(
@@ -73,6 +74,7 @@ def encode(
         ),
     ] = 0.0,
     split_seed: Annotated[int, Parameter(validator=Number(gte=0), help="Seed of that hash.")] = 0,
+    shuffle: options.Shuffle = None,
     allowed_special: options.AllowedSpecial = "all",
     threads: options.Threads = None,
     processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
@@ -112,6 +114,7 @@ def encode(
         "prepend": bos or prepend_bos,
         "validation_fraction": validation_fraction,
         "split_seed": split_seed,
+        "shuffle_seed": shuffle,
     }
     if processes.is_distributed:
         if profile or profile_file is not None:

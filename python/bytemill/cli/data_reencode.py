@@ -61,6 +61,7 @@ def reencode(
             "read malformed bytes as U+FFFD."
         ),
     ] = "fail",
+    shuffle: options.Shuffle = None,
     threads: options.Threads = None,
     source_layout: SourceLayout = None,
     source_dtype: SourceDtype = None,
@@ -109,6 +110,7 @@ def reencode(
         document_index=document_index,
         documents=documents,
         separators=False if no_separators else None,
+        shuffle_seed=shuffle,
     )
     if is_distributed:
         manifest = encode_by_units(

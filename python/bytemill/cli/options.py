@@ -38,6 +38,15 @@ Recheck: TypeAlias = Annotated[
         help="If the output contains the result already, compare all text with it, which takes as long as encoding.",
     ),
 ]
+Shuffle: TypeAlias = Annotated[
+    int | None,
+    Parameter(
+        metavar="SEED",
+        validator=Number(gte=0),
+        help="Write the documents in random order, across all inputs. Until the end the output folder also holds a "
+        "copy of the text.",
+    ),
+]
 
 TokenizerFile: TypeAlias = Annotated[
     Path,

@@ -150,7 +150,9 @@ def encoding_progress(display: ProgressDisplay) -> "Callable[[EncodeProgress], N
     """Return a `progress` callback for `encode_corpus` that updates `display`."""
 
     def show(progress: "EncodeProgress") -> None:
-        if not progress.already_complete:
+        if progress.is_shuffling:
+            display.update("shuffling", "bytes", progress.n_bytes, progress.total_bytes, n_before=0)
+        elif not progress.already_complete:
             n_tokens = progress.n_tokens - progress.n_tokens_before
             display.update("encoding", "bytes", progress.n_bytes, progress.total_bytes, n_tokens=n_tokens)
 

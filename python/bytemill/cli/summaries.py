@@ -199,6 +199,8 @@ def _shard_fields(manifest: Manifest) -> list[tuple[str, str]]:
     ]
     if settings.prepended is not None:
         fields.append(("begins with", json.dumps(settings.prepended)))
+    if settings.shuffle_seed is not None:
+        fields.append(("order", f"shuffled, seed {settings.shuffle_seed}"))
     if manifest.part is not None:
         share = f"{100 * settings.validation_fraction:g} % of the documents, seed {settings.split_seed}"
         fields.append(("part", manifest.part if manifest.part == "train" else f"{manifest.part}: {share}"))

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bytemill.cluster.encode_tasks import EncodeContext, PackItem, encode_unit, pack_shard
-from bytemill.cluster.plan import Unit, default_unit_bytes, ranges_of, read_plan, units_of, write_plan
+from bytemill.cluster.plan import (
+    Unit,
+    default_unit_bytes,
+    divisible_corpus,
+    ranges_of,
+    read_plan,
+    units_of,
+    write_plan,
+)
 from bytemill.cluster.schedule import Work, run
 from bytemill.cluster.stage import digest, note_damage
 from bytemill.cluster.target import Target, target_of
@@ -30,7 +38,6 @@ from bytemill.shards.journal import RESTART_HINT, PartCounts
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import FileInfo, ShardInfo
 from bytemill.shards.recheck import compare_text
-from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.system.records import parse_record
 
 if TYPE_CHECKING:
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     from bytemill.cluster.schedule import Report
     from bytemill.corpus import CorpusInputs, DocumentSource
     from bytemill.shards.encode_job import EncodingJob, ShardTokenizer, WrittenShards
+    from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.shards.manifest import Manifest
 
 
@@ -86,12 +94,9 @@ def encode_corpus(
             the other units are encoded before it is raised.
     """
     job = encoding_job(tokenizer, inputs, num_threads, **options)
-    if not isinstance(job.source, Corpus | ShardCorpus):
-        raise ClusterError(
-            "only files and shards are encoded by several processes", hint="encode it without an executor"
-        )
+    corpus = divisible_corpus(job)
     job.check_output(out_folder)
-    corpus, target = job.source, target_of(out_folder, job.parts)
+    target = target_of(out_folder, job.parts)
     if not overwrite and (complete := target.complete(job.request, recheck=recheck)):
         if recheck:
             target.restamp(complete, compare_text(job, complete))

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bytemill._core import PretokenCounter, safe_cut
-from bytemill.cluster.plan import default_unit_bytes, ranges_of
-from bytemill.corpus import Corpus
-from bytemill.errors import ClusterError
+from bytemill.cluster.plan import default_unit_bytes, divisible_corpus, ranges_of
 from bytemill.shards.encode import EncodeOptions, encoding_job
 from bytemill.shards.encode_job import document_encoder
-from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.training.memory_budget import resident_bytes
 
 if TYPE_CHECKING:
@@ -23,8 +20,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from bytemill.cluster.executor import Executor
-    from bytemill.corpus import CorpusInputs, DocumentBatch, DocumentSource
+    from bytemill.corpus import Corpus, CorpusInputs, DocumentBatch, DocumentSource
     from bytemill.shards.encode_job import ShardTokenizer
+    from bytemill.shards.shard_corpus import ShardCorpus
     from bytemill.training.counting_session import CountingSettings
 
 SAMPLE_BYTES = 16 << 20
@@ -63,11 +61,7 @@ def estimate_encoding(
 ) -> Estimate:
     """Estimate `encode_corpus` with the same arguments; nothing is written. Raises as it does."""
     job = encoding_job(tokenizer, inputs, num_threads, **options)
-    if not isinstance(job.source, Corpus | ShardCorpus):
-        raise ClusterError(
-            "only files and shards are encoded by several processes", hint="encode it without an executor"
-        )
-    corpus, core, allowed = job.source, tokenizer.core, job.settings.allowed_special
+    corpus, core, allowed = divisible_corpus(job), tokenizer.core, job.settings.allowed_special
     encoder = document_encoder(tokenizer, job.layout, job.settings, num_threads)
     n_tokens = 0
 

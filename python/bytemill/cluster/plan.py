@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.cluster.stage import digest
+from bytemill.corpus import Corpus
 from bytemill.corpus.ranges import divide
 from bytemill.errors import ClusterError
 from bytemill.shards.journal import RESTART_HINT, as_json, first_difference
@@ -19,8 +20,8 @@ from bytemill.system.records import read_json_object
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bytemill.corpus import Corpus
     from bytemill.corpus.documents import CorpusRange
+    from bytemill.shards.encode_job import EncodingJob
 
 MIN_UNIT_BYTES = 16 << 20
 MAX_UNIT_BYTES = 1 << 30
@@ -44,6 +45,20 @@ class Unit:
         offset = f" from {self.place} {start:,}" if start else ""
         more = f" and {n_more} more files" if n_more else ""
         return self.sources[0] + offset + more
+
+
+def divisible_corpus(job: EncodingJob) -> Corpus | ShardCorpus:
+    """Return the corpus of an encoding; raise ClusterError if several processes cannot share it."""
+    if not isinstance(job.source, Corpus | ShardCorpus):
+        raise ClusterError(
+            "only files and shards are encoded by several processes", hint="encode it without an executor"
+        )
+    if job.settings.shuffle_seed is not None:
+        raise ClusterError(
+            "documents are shuffled by one process",
+            hint="leave out --executor (that process encodes on all cores), or leave out --shuffle",
+        )
+    return job.source
 
 
 def units_of(corpus: Corpus | ShardCorpus, ranges: Iterable[CorpusRange], *determined_by: Any) -> list[Unit]:

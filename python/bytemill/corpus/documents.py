@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bytemill.system.records import Count, Flag, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -84,7 +84,7 @@ class CorpusRange(Record):
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """Consecutive documents of one source."""
+    """Consecutive documents, of one source if `sources` is None."""
 
     data: bytes | memoryview
     """Their text: valid UTF-8."""
@@ -93,11 +93,27 @@ class DocumentBatch:
     is_open: bool
     """True if the last document continues in the next batch of the same source; cut between characters."""
     source: int
-    """Number of the source."""
+    """Number of the source of the last document."""
     n_bytes_read: int
     """Bytes read so far, out of `DocumentSource.total_bytes`."""
     after: Position
     """The position after this batch."""
+    sources: NDArray[np.int64] | None = None
+    """Number of the source of each document, shape (n_documents,), if they may differ."""
+
+    def runs(self) -> Iterator[tuple[int, bytes | memoryview, NDArray[np.int64], bool]]:
+        """Yield consecutive documents of one source: its number, their text, its ends, and whether the last is open."""
+        import numpy as np
+
+        if self.sources is None or (self.sources == self.source).all():
+            yield self.source, self.data, self.ends, self.is_open
+            return
+        data, start, first = memoryview(self.data), 0, 0
+        for stop in [*(np.flatnonzero(np.diff(self.sources)) + 1).tolist(), len(self.ends)]:
+            end = int(self.ends[stop - 1])
+            is_open = self.is_open and stop == len(self.ends)
+            yield int(self.sources[first]), data[start:end], self.ends[first:stop] - start, is_open
+            start, first = end, stop
 
 
 class DocumentSource(Protocol):

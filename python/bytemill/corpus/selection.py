@@ -56,17 +56,24 @@ class Selection:
 
 
 def _drawn(seed: int, stream: int, first: int, n: int, share: float) -> NDArray[np.bool_]:
-    """Sample a share of the numbers `first` to `first + n` by splitmix64 (Steele, Lea & Flood 2014) of each."""
+    """Sample a share of the numbers `first` to `first + n` by the hash of each."""
     import numpy as np
 
     if share >= 1:
         return np.ones(n, np.bool_)
+    drawn = hashes(seed, stream, np.arange(first, first + n, dtype=np.uint64))
+    return (drawn >> np.uint64(11)) < np.uint64(round(share * (1 << 53)))
+
+
+def hashes(seed: int, stream: int, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the splitmix64 (Steele, Lea & Flood 2014) of each number, in the stream of a seed."""
+    import numpy as np
+
     key = _mixed(_mixed(seed & _MASK) ^ (stream * _GOLDEN & _MASK))
-    x = (np.arange(first, first + n, dtype=np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN) + np.uint64(key)
+    x = (numbers + np.uint64(1)) * np.uint64(_GOLDEN) + np.uint64(key)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return (x >> np.uint64(11)) < np.uint64(round(share * (1 << 53)))
+    return x ^ (x >> np.uint64(31))
 
 
 def _mixed(x: int) -> int:

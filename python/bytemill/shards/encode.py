@@ -57,6 +57,7 @@ def encode_corpus(
     prepend: str | bool = False,
     validation_fraction: float = 0.0,
     split_seed: int = 0,
+    shuffle_seed: int | None = None,
     num_threads: int | None = None,
     progress: Callable[[EncodeProgress], None] | None = None,
     note: Callable[[str], None] | None = None,
@@ -93,6 +94,9 @@ def encode_corpus(
         validation_fraction: Fraction of the documents, chosen by a hash of their first MiB, that is written to the
             folder `validation` in `out_folder`; the others are written to `train`. Equal documents stay together.
         split_seed: Seed of that hash.
+        shuffle_seed: Write the documents in random order, across all sources. The order depends only on this seed and
+            on the number of documents before each one. Until the end the output folder also holds a copy of the text,
+            and an interrupted run reads the corpus again before it resumes.
         num_threads: Threads of the encoder; by default one per core.
         progress: Called in this thread after every few megabytes. An exception that it raises stops the encoding.
         note: Called with a sentence if something is done that was not asked for, such as starting over.
@@ -125,6 +129,7 @@ def encode_corpus(
         prepend=prepend,
         validation_fraction=validation_fraction,
         split_seed=split_seed,
+        shuffle_seed=shuffle_seed,
     )
     job.check_output(out_folder)
     options: _RunOptions = {
@@ -212,6 +217,7 @@ class EncodeOptions(TypedDict, total=False):
     prepend: str | bool
     validation_fraction: float
     split_seed: int
+    shuffle_seed: int | None
 
 
 def encoding_job(
@@ -243,6 +249,7 @@ def encoding_job(
             document_index=options.get("document_index", False),
             validation_fraction=float(options.get("validation_fraction", 0.0)),
             split_seed=options.get("split_seed", 0),
+            shuffle_seed=options.get("shuffle_seed"),
         ),
         num_threads,
     )

@@ -14,8 +14,8 @@ from bytemill.shards.journal import as_json
 from bytemill.shards.lock import is_replaced_name
 from bytemill.shards.manifest import (
     PARTS,
+    SEED,
     SHARD_TOKENS,
-    SPLIT_SEED,
     VALIDATION_FRACTION,
     Manifest,
     ShardSettings,
@@ -261,7 +261,9 @@ def shard_settings(**values: Any) -> ShardSettings:
     settings = ShardSettings(**values)
     _check_number("shard_tokens", settings.shard_tokens, int, SHARD_TOKENS)
     _check_number("validation_fraction", settings.validation_fraction, float, VALIDATION_FRACTION)
-    _check_number("split_seed", settings.split_seed, int, SPLIT_SEED)
+    _check_number("split_seed", settings.split_seed, int, SEED)
+    if settings.shuffle_seed is not None:
+        _check_number("shuffle_seed", settings.shuffle_seed, int, SEED)
     if settings.errors not in get_args(Errors):
         raise ShardError(f"errors is {settings.errors!r}", hint=f"use one of {', '.join(get_args(Errors))}")
     return settings

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from bytemill.corpus.shuffle import shuffled
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ShardError
 from bytemill.shards.journal import JOURNAL_NAME
-from bytemill.shards.pipeline import Encoding
+from bytemill.shards.lock import SHUFFLE_NAME
+from bytemill.shards.pipeline import EncodeProgress, Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from bytemill.corpus import DocumentBatch, DocumentSource
     from bytemill.shards.encode_job import EncodingJob
     from bytemill.shards.journal import Checkpoint
     from bytemill.shards.manifest import Manifest, ShardInfo
-    from bytemill.shards.pipeline import EncodeProgress
 
 
 def encode_parts(
@@ -45,9 +47,14 @@ def encode_parts(
     """
     parts = job.folders(folder)
     with contextlib.ExitStack() as stack:
+        source = job.source
+        if job.settings.shuffle_seed is not None:
+            report = _shuffling_progress(source, checkpoint, progress)
+            shuffling = shuffled(source, job.settings.shuffle_seed, folder / SHUFFLE_NAME, report)
+            source = stack.enter_context(shuffling)
         encoding = Encoding(
             folder,
-            job.source,
+            source,
             job.identity,
             checkpoint,
             checkpoint_bytes=checkpoint_bytes,
@@ -79,6 +86,30 @@ def _for_part(
     finished: Callable[[int, ShardInfo], None] | None, index: int
 ) -> Callable[[ShardInfo], None] | None:
     return None if finished is None else lambda shard: finished(index, shard)
+
+
+def _shuffling_progress(
+    source: DocumentSource, checkpoint: Checkpoint | None, progress: Callable[[EncodeProgress], None] | None
+) -> Callable[[DocumentBatch], None] | None:
+    """Return what reports the pass that distributes the documents."""
+    if progress is None:
+        return None
+    writers = checkpoint.writers if checkpoint else []
+    n_tokens = sum(state.n_tokens for state in writers)
+    n_shards = sum(len(state.shards) for state in writers)
+    names, total = source.source_names, source.total_bytes
+    return lambda batch: progress(
+        EncodeProgress(
+            names[batch.source],
+            batch.n_bytes_read,
+            total,
+            n_tokens,
+            n_shards,
+            n_bytes_before=checkpoint.n_bytes_read if checkpoint else 0,
+            n_tokens_before=n_tokens,
+            is_shuffling=True,
+        )
+    )
 
 
 def say_starting_over(note: Callable[[str], None] | None, folder: Path, problem: str) -> None:

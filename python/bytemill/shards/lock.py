@@ -33,6 +33,8 @@ PLAN_NAME = ".units.json"
 """File in it with the plan of an encoding by several processes."""
 UNITS_NAME = ".units"
 """Folder in an unfinished folder with the results of the units of work that several processes encode."""
+SHUFFLE_NAME = ".shuffle"
+"""Folder in an unfinished folder with the text of a corpus that is shuffled."""
 OVERWRITE_HINT = "choose another folder, or replace the files in it with --overwrite (overwrite=True)"
 
 
@@ -153,7 +155,7 @@ def remove_partial_files(folder: Path) -> None:
 def leftovers(folder: Path) -> list[Path]:
     """Return what a run left that was killed after it wrote the manifest, in a folder whose shards are finished."""
     marked = [UNFINISHED_NAME, JOURNAL_NAME] if (folder / UNFINISHED_NAME).exists() else []
-    paths = [folder / name for name in (*marked, PLAN_NAME, UNITS_NAME, _LOCK_NAME)]
+    paths = [folder / name for name in (*marked, PLAN_NAME, UNITS_NAME, SHUFFLE_NAME, _LOCK_NAME)]
     return [*(path for path in paths if path.exists()), *_partial_files(folder)]
 
 
@@ -210,6 +212,8 @@ def _clear(folder: Path, *, was_marked: bool, resumes: bool) -> None:
     # Without a manifest nobody takes the folder for a complete one.
     (folder / MANIFEST_NAME).unlink(missing_ok=True)
     _remove_temporaries(folder)
+    if is_ours:
+        shutil.rmtree(folder / SHUFFLE_NAME, ignore_errors=True)
     if resumes:
         return
     names = [JOURNAL_NAME, PLAN_NAME, *shard_files(folder), *sidecar_files(folder)]

@@ -25,7 +25,7 @@ UNFINISHED_NAME = "UNFINISHED.txt"
 
 SHARD_TOKENS = Strict(ge=1, lt=1 << 63)
 VALIDATION_FRACTION = Strict(ge=0, lt=1)
-SPLIT_SEED = Strict(ge=0, lt=1 << 64)
+SEED = Strict(ge=0, lt=1 << 64)
 
 _TAG = r"(\.[0-9a-f]{12})?"
 """In an object store the names of files have the tag of the encoding that wrote them."""
@@ -175,8 +175,10 @@ class ShardSettings(Record):
     """True if `documents.npy` holds the ends of documents."""
     validation_fraction: Annotated[float, VALIDATION_FRACTION] = 0.0
     """Fraction of the documents in the folder `validation`; the others are in `train`."""
-    split_seed: Annotated[int, SPLIT_SEED] = 0
+    split_seed: Annotated[int, SEED] = 0
     """Seed of the hash that divides them."""
+    shuffle_seed: Annotated[int, SEED] | None = None
+    """Seed of the order of the documents; None for the order of the corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ _GROUP_BATCHES = 4096
 _QUEUE_SIZE = 3
 """Encoded groups that wait to be written."""
 _CHECKPOINT_SECONDS = 10.0
+_MAX_NAMES = 4
+"""Most names of sources in an error."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,9 @@ class EncodeProgress:
     """Bytes read by the interrupted run that this one resumes."""
     n_tokens_before: int = 0
     """Tokens written by the interrupted run that this one resumes."""
+    is_shuffling: bool = False
+    """True in the pass that distributes the documents of a shuffled corpus. `n_bytes` and `total_bytes` count the
+    sources in this pass, and the text of all documents afterwards."""
 
 
 class Encoding:
@@ -147,16 +152,17 @@ class Encoding:
 
     def _encode(self, encoder: DocumentEncoder, group: list[DocumentBatch], n_parts: int) -> list[Any]:
         """Encode a group of batches and return (chunks of ids, ends of documents) for each part."""
+        runs = [run for batch in group for run in batch.runs()]
         try:
             with phase("encode"):
-                sides = encoder.encode([(batch.data, batch.ends, batch.is_open) for batch in group])
+                sides = encoder.encode([(data, ends, is_open) for _, data, ends, is_open in runs])
         except SpecialTokenError as error:
             raise in_sources(error, self._source.source_names, group) from error
         encoded: list[Any] = []
         n_tokens_before = self._n_tokens
         for counts, (chunks, ends, n_bytes, n_empty) in zip(self.parts, sides[:n_parts], strict=True):
-            for batch, n_of_batch in zip(group, n_bytes, strict=True):
-                counts.add_bytes(batch.source, n_of_batch)
+            for (source, *_), n_of_run in zip(runs, n_bytes, strict=True):
+                counts.add_bytes(source, n_of_run)
             counts.n_documents += len(ends)
             counts.n_empty += n_empty
             self._n_tokens += sum(map(len, chunks))
@@ -194,8 +200,11 @@ def in_sources(
     error: SpecialTokenError, source_names: Sequence[str], group: Sequence[DocumentBatch]
 ) -> SpecialTokenError:
     """Return an error of the encoder with the names of the sources of a group of batches."""
-    names = dict.fromkeys(source_names[batch.source] for batch in group)
-    return SpecialTokenError(f"{' or '.join(names)}: {error} of a document", hint=error.hint)
+    names = list(dict.fromkeys(source_names[source] for batch in group for source, *_ in batch.runs()))
+    which = (
+        " or ".join(names) if len(names) <= _MAX_NAMES else f"one of {names[0]} and {len(names) - 1:,} others"
+    )
+    return SpecialTokenError(f"{which}: {error} of a document", hint=error.hint)
 
 
 def groups(batches: Generator[DocumentBatch]) -> Iterator[list[DocumentBatch]]:

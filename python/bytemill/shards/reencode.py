@@ -80,6 +80,7 @@ def reencode_shards(
     prepend: str | bool | None = None,
     validation_fraction: float = 0.0,
     split_seed: int = 0,
+    shuffle_seed: int | None = None,
     num_threads: int | None = None,
     progress: Callable[[EncodeProgress], None] | None = None,
     note: Callable[[str], None] | None = None,
@@ -103,6 +104,7 @@ def reencode_shards(
             none.
         validation_fraction: As for `encode_corpus`.
         split_seed: As for `encode_corpus`.
+        shuffle_seed: As for `encode_corpus`.
         num_threads: Threads of the encoder; by default one per core.
         progress: As for `encode_corpus`.
         note: As for `encode_corpus`.
@@ -123,6 +125,7 @@ def reencode_shards(
         prepend=prepend,
         validation_fraction=validation_fraction,
         split_seed=split_seed,
+        shuffle_seed=shuffle_seed,
     )
     return encode_corpus(
         target,
@@ -149,6 +152,7 @@ def reencode_options(
     prepend: str | bool | None = None,
     validation_fraction: float = 0.0,
     split_seed: int = 0,
+    shuffle_seed: int | None = None,
 ) -> EncodeOptions:
     """Return the options of `encode_corpus` with which `reencode_shards` calls it; raises as it does."""
     around = corpus.around
@@ -164,6 +168,7 @@ def reencode_options(
         "prepend": prepend or False,
         "validation_fraction": validation_fraction,
         "split_seed": split_seed,
+        "shuffle_seed": shuffle_seed,
     }
     if (size := shard_tokens or around.shard_tokens) is not None:
         options["shard_tokens"] = size
