@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from bytemill.errors import BytemillError, ModelConfigError
 from bytemill.lm.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
@@ -19,6 +22,43 @@ Initialization = Literal["textbook", "gpt2"]
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+KNOWN_OPTIONS = frozenset(
+    {
+        *(
+            "vocab_size",
+            "context_length",
+            "d_model",
+            "num_layers",
+            "num_heads",
+            "num_kv_heads",
+            "head_dim",
+            "d_ff",
+        ),
+        *("rope_theta", "rope_scaling", "rope_factor", "rope_low_freq_factor", "rope_high_freq_factor"),
+        *(
+            "rope_original_context",
+            "rotary_fraction",
+            "norm",
+            "norm_position",
+            "norm_eps",
+            "norm_bias",
+            "qk_norm",
+        ),
+        *(
+            "position",
+            "feed_forward",
+            "sliding_window",
+            "tied_embeddings",
+            "bias",
+            "qkv_bias",
+            "logit_soft_cap",
+        ),
+        *("dropout", "initialization"),
+    }
+)
+"""The options that export, planning and the core's decoder know. A new one stays out of this list: each of the three
+refuses models that use it until it is taught what it means (`ModelConfig.unknown_options`)."""
 
 
 class ModelConfig(Settings):
@@ -152,6 +192,20 @@ class ModelConfig(Settings):
     def n_kv_heads(self) -> int:
         """Number of key and value heads."""
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    def unknown_options(self, also_known: Collection[str] = ()) -> list[str]:
+        """Return the options, with their values, that are not in `KNOWN_OPTIONS` and differ from their defaults.
+
+        Args:
+            also_known: Options that the caller knows besides.
+        """
+        return [
+            f"{name} {value!r}"
+            for name, field in type(self).model_fields.items()
+            if name not in KNOWN_OPTIONS
+            and name not in also_known
+            and (value := getattr(self, name)) != field.default
+        ]
 
     def replace(self, **changes: Any) -> ModelConfig:
         """Return a validated copy with some fields changed."""

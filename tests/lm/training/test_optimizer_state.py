@@ -85,6 +85,52 @@ def test_missing_rows_and_other_models_are_refused(tmp_path: Path):
         pass
 
 
+class Preconditioned(torch.optim.Optimizer):
+    """Keeps the second moment of rows and of columns, as Shampoo and SOAP do, and a mean of other length."""
+
+    def __init__(self, parameters: Any, more: Any = None) -> None:
+        self.more = more
+        super().__init__(parameters, {"lr": 0.1})
+
+    def step(self, closure: Any = None) -> None:
+        assert closure is None
+        for parameter in self.param_groups[0]["params"]:
+            gradient = parameter.grad.reshape(len(parameter), -1)
+            self.state[parameter] |= {
+                "rows": gradient @ gradient.T,
+                "columns": gradient.T @ gradient,
+                "mean": gradient.mean(0),
+                "t": 1,
+            }
+            if self.more is not None:
+                self.state[parameter]["more"] = self.more
+
+
+def test_a_state_of_other_shapes_than_its_parameter_is_restored(tmp_path: Path):
+    model, optimizer = trained(Preconditioned)
+    part = optimizer_part(model, optimizer, is_first=True, keep=torch.clone)
+    path = saved(part, tmp_path / "whole.safetensors")
+    other, its = trained(Preconditioned)
+    its.state.clear()
+    load_optimizer_part(other, its, [path], part.numbers)
+    for old, new in zip(model.parameters(), other.parameters(), strict=True):
+        assert optimizer.state[old].keys() == its.state[new].keys()
+        for name, value in optimizer.state[old].items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(its.state[new][name])), name
+    plain = nn.Linear(3, 7, bias=False)
+    with pytest.raises(CheckpointError, match="for bias, which is not there"):
+        load_optimizer_part(plain, Preconditioned(plain.parameters()), [path], part.numbers)
+
+
+@pytest.mark.parametrize("more", [[torch.ones(2)], {"a": 1}, object()])
+def test_a_state_that_could_not_be_read_is_not_saved(more: Any):
+    model, optimizer = trained(lambda parameters: Preconditioned(parameters, more))
+    with pytest.raises(
+        CheckpointError, match=f"the state of Preconditioned: more of weight is a {type(more).__name__}"
+    ):
+        optimizer_part(model, optimizer, is_first=True, keep=torch.clone)
+
+
 def test_a_process_saves_numbers_and_shared_tensors_once():
     model, optimizer = trained()
     second = optimizer_part(model, optimizer, is_first=False, keep=torch.clone)

@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn import ModuleList
 
 from bytemill._core import TokenDecoder
+from bytemill.lm.attention import MultiHeadSelfAttention
 from bytemill.lm.cpu_threads import are_cores_shared
+from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
+from bytemill.lm.model import TransformerBlock, TransformerLM
+from bytemill.lm.rotary import RotaryEmbedding
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bytemill.lm.kv_cache import KVCache
-    from bytemill.lm.model import TransformerBlock, TransformerLM
+
+_PARTS = frozenset(
+    {
+        *(TransformerLM, TransformerBlock, MultiHeadSelfAttention, RotaryEmbedding, SwiGLU, FeedForward),
+        *(Embedding, Linear, RMSNorm, LayerNorm, Dropout, ModuleList),
+    }
+)
+"""The modules that the core computes; a subclass may compute something else."""
 
 
 class CoreDecoder:
@@ -66,10 +78,13 @@ class CoreDecoder:
 
     @staticmethod
     def supports(model: TransformerLM, cache: KVCache) -> bool:
-        """Return True for one sequence and weights in float32 on the CPU."""
+        """Return True for one sequence, and a model of known parts with weights in float32 on the CPU."""
+        has_known_parts = {type(module) for module in model.modules()} <= _PARTS
         tensors = [*model.parameters(), cache.layers[0].keys]
         return (
-            cache.batch_size == 1
+            has_known_parts
+            and not model.config.unknown_options()
+            and cache.batch_size == 1
             and cache.n_padding is None
             and cache.layers[0].keys.numel() > 0
             and all(

@@ -103,6 +103,7 @@ def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig
             continue  # all linear layers have one
         if values and value not in values:
             yield f"{option} {value!r}"
+    yield from config.unknown_options()
     is_divided = config.d_model % config.num_heads == 0
     if name == "gpt2":
         if config.n_kv_heads != config.num_heads:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bytemill.lm.planning.parameters import FEED_FORWARD_MATRICES, check_known
+
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig
 
@@ -19,18 +21,21 @@ def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None
         config: Shape of the model.
         batch_size: Number of sequences.
         n_tokens: Tokens per sequence; by default the context length.
+
+    Raises:
+        ModelConfigError: A part of the model is unknown.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     d, n_layers = config.d_model, config.num_layers
     d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
     tokens = batch_size * n_tokens
-    n_matrices = 3 if config.feed_forward == "swiglu" else 2
+    check_known(config)
     return {
         "queries, keys, values": n_layers * 2 * tokens * d * (d_q + 2 * d_kv),
         "attention scores": n_layers * 2 * tokens * n_tokens * d_q,
         "weighted values": n_layers * 2 * tokens * n_tokens * d_q,
         "attention output": n_layers * 2 * tokens * d_q * d,
-        "feed-forward": n_layers * 2 * tokens * n_matrices * d * config.d_ff,
+        "feed-forward": n_layers * 2 * tokens * FEED_FORWARD_MATRICES[config.feed_forward] * d * config.d_ff,
         "output layer": 2 * tokens * d * config.vocab_size,
     }
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bytemill.lm.planning.parameters import block_matrices, n_parameters
+from bytemill.errors import ModelConfigError
+from bytemill.lm.planning.parameters import FEED_FORWARD_MATRICES, block_matrices, n_parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bytemill.lm.model_config import ModelConfig
 
 OptimizerName = Literal["adamw", "muon", "sgd"]
@@ -63,6 +66,9 @@ def training_memory(
             blocks' matrices that products read are kept until the backward pass.
         average: Keep a moving average of the weights.
         checkpointing: Activation checkpointing; the result is then an estimate of the peak, to about a tenth.
+
+    Raises:
+        ModelConfigError: The optimizer or a part of the model is unknown.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     weights = 4 * n_parameters(config)
@@ -109,7 +115,7 @@ def _block_numbers(config: ModelConfig) -> _Numbers:
     """
     d, d_q, d_kv = config.d_model, config.num_heads * config.d_head, config.n_kv_heads * config.d_head
     wide = 2 * d + 2 * _statistics(config) + config.num_heads
-    narrow = 2 * d + 2 * d_q + 2 * d_kv + (3 if config.feed_forward == "swiglu" else 2) * config.d_ff
+    narrow = 2 * d + 2 * d_q + 2 * d_kv + FEED_FORWARD_MATRICES[config.feed_forward] * config.d_ff
     if config.qk_norm:
         wide += config.num_heads + config.n_kv_heads
         narrow += d_q + d_kv
@@ -125,7 +131,7 @@ def _checkpointed_numbers(config: ModelConfig, checkpointing: CheckpointingName)
     if checkpointing == "full":
         return _Numbers(d, 0), _Numbers(block.wide - d, block.narrow)
     d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
-    inner = (2 if config.feed_forward == "swiglu" else 1) * config.d_ff
+    inner = (FEED_FORWARD_MATRICES[config.feed_forward] - 1) * config.d_ff
     saved = _Numbers(d + config.num_heads, 2 * d_q + 2 * d_kv + inner + 2 * d)
     # Of these, the block itself saves values, the result of the heads, and gate and inner of the feed-forward network.
     return saved, _Numbers(block.wide - saved.wide, block.narrow - d_q - d_kv - inner)
@@ -149,11 +155,19 @@ def largest_batch(memory: TrainingMemory, available: int) -> int:
     return max(0, (available - memory.fixed) // memory.activations_per_sequence)
 
 
+_STATE_BYTES: dict[OptimizerName, Callable[[ModelConfig], int]] = {
+    # Two float32 numbers per parameter.
+    "adamw": lambda config: 8 * n_parameters(config),
+    # One per parameter of the blocks' matrices, and AdamW's for the others.
+    "muon": lambda config: 8 * n_parameters(config) - 4 * config.num_layers * sum(block_matrices(config)),
+    "sgd": lambda _: 0,
+}
+
+
 def _state_bytes(config: ModelConfig, optimizer: OptimizerName) -> int:
-    """AdamW keeps two float32 numbers per parameter, Muon one per parameter of the blocks' matrices, SGD none."""
-    if optimizer == "sgd":
-        return 0
-    n = n_parameters(config)
-    if optimizer == "adamw":
-        return 8 * n
-    return 8 * n - 4 * config.num_layers * sum(block_matrices(config))
+    if optimizer not in _STATE_BYTES:
+        raise ModelConfigError(
+            f"the state of the optimizer {optimizer!r} is unknown, so its memory cannot be planned",
+            hint=f"choose {', '.join(_STATE_BYTES)}",
+        )
+    return _STATE_BYTES[optimizer](config)

@@ -4,8 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bytemill.errors import ModelConfigError
+
 if TYPE_CHECKING:
-    from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.model_config import FeedForwardKind, ModelConfig
+
+FEED_FORWARD_MATRICES: dict[FeedForwardKind, int] = {
+    "swiglu": 3,
+    "gelu": 2,
+    "gelu_exact": 2,
+    "relu": 2,
+    "relu2": 2,
+}
+
+
+def check_known(config: ModelConfig) -> None:
+    """Raise ModelConfigError if a part of the model is unknown here, so that its numbers would be wrong."""
+    unknown = config.unknown_options()
+    if config.feed_forward not in FEED_FORWARD_MATRICES:
+        unknown.append(f"feed_forward {config.feed_forward!r}")
+    if unknown:
+        raise ModelConfigError(
+            f"the parameters, FLOPs and memory of {', '.join(unknown)} are unknown",
+            hint="count them in bytemill.lm.planning",
+        )
 
 
 def parameters_by_part(config: ModelConfig) -> dict[str, int]:
@@ -14,7 +36,11 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
     >>> from bytemill.lm import preset
     >>> parameters_by_part(preset("gpt2-xl"))["attention"]
     491827200
+
+    Raises:
+        ModelConfigError: A part of the model is unknown.
     """
+    check_known(config)
     d, n_layers = config.d_model, config.num_layers
     d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
     attention, feed_forward = block_matrices(config)
@@ -22,7 +48,7 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
         attention += d_q + 2 * d_kv
     if config.bias:
         attention += d
-        feed_forward += (2 if config.feed_forward == "swiglu" else 1) * config.d_ff + d
+        feed_forward += (FEED_FORWARD_MATRICES[config.feed_forward] - 1) * config.d_ff + d
     if config.qk_norm:
         attention += 2 * config.d_head
     norm = 2 * d if config.norm == "layer" and config.norm_bias else d
@@ -39,8 +65,8 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
 def block_matrices(config: ModelConfig) -> tuple[int, int]:
     """Return the number of weights in the matrices of a block: attention, feed-forward."""
     d, d_q, d_kv = config.d_model, config.num_heads * config.d_head, config.n_kv_heads * config.d_head
-    n_matrices = 3 if config.feed_forward == "swiglu" else 2
-    return 2 * d * d_q + 2 * d * d_kv, n_matrices * d * config.d_ff
+    check_known(config)
+    return 2 * d * d_q + 2 * d * d_kv, FEED_FORWARD_MATRICES[config.feed_forward] * d * config.d_ff
 
 
 def n_parameters(config: ModelConfig) -> int:

@@ -76,7 +76,7 @@ def set_rates(optimizer: Optimizer, step: int, config: TrainConfig) -> None:
     options, share = config.optimizer, rate_share(step, config)
     for group in optimizer.param_groups:
         group["lr"] = group["peak_lr"] * share
-        if "momentum" in group:
+        if isinstance(optimizer, Muon):
             group["momentum"] = warm_momentum(step, options.muon_momentum, options.muon_momentum_warmup)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 _SHARDING, _OFFSETS = "DCP_SHARDING_INFO", "saved_offsets"
+_OTHER_SHAPES = "bytemill_other_shapes"
 
 
 @dataclass
@@ -39,10 +40,13 @@ class OptimizerPart:
     """Position of each tensor in the whole one."""
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     """Name of a parameter -> what is no tensor, such as its number of steps; the same in every process."""
+    other_shapes: list[str] = field(default_factory=list[str])
+    """Tensors that do not have the shape of their parameter, such as the factors of a preconditioner."""
 
     def metadata(self) -> dict[str, str]:
-        """Return the offsets as metadata of a safetensors file."""
-        return {_SHARDING: json.dumps({name: {_OFFSETS: offset} for name, offset in self.offsets.items()})}
+        """Return the offsets and `other_shapes` as metadata of a safetensors file."""
+        offsets = {name: {_OFFSETS: offset} for name, offset in self.offsets.items()}
+        return {_SHARDING: json.dumps(offsets), _OTHER_SHAPES: json.dumps(self.other_shapes)}
 
 
 def optimizer_part(
@@ -55,19 +59,42 @@ def optimizer_part(
         optimizer: The optimizer.
         is_first: Whether this is the first process, which saves the tensors that all processes hold.
         keep: Called with each tensor, to copy it.
+
+    Raises:
+        CheckpointError: The optimizer keeps something that could not be read again: names it.
     """
     part = OptimizerPart()
     for name, parameter in model.named_parameters():
         for moment, value in optimizer.state.get(parameter, {}).items():
             if not isinstance(value, Tensor):
+                if value is not None and not isinstance(value, bool | int | float | str):
+                    raise _cannot_be_saved(optimizer, name, moment, f"a {type(value).__name__}")
                 part.numbers.setdefault(name, {})[moment] = value
-            elif is_sharded(value) and local(value).numel():
+                continue
+            if value.ndim and value.shape == parameter.shape:
+                if is_sharded(value) != is_sharded(parameter):
+                    raise _cannot_be_saved(
+                        optimizer, name, moment, "a tensor not divided as its parameter is"
+                    )
+            elif is_sharded(value):
+                raise _cannot_be_saved(optimizer, name, moment, "a divided tensor of another shape")
+            elif value.ndim and is_first:
+                part.other_shapes.append(f"{name}.{moment}")
+            if is_sharded(value) and local(value).numel():
                 part.tensors[f"{name}.{moment}"] = keep(local(value))
                 part.offsets[f"{name}.{moment}"] = [first_row(value), *[0] * (value.ndim - 1)]
             elif is_first and not is_sharded(value):
                 part.tensors[f"{name}.{moment}"] = keep(value)
                 part.offsets[f"{name}.{moment}"] = [0] * value.ndim
     return part
+
+
+def _cannot_be_saved(optimizer: Optimizer, name: str, moment: str, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"a checkpoint cannot hold the state of {type(optimizer).__name__}: {moment} of {name} is {what}",
+        hint="keep numbers, tensors of the parameter's shape that are divided as it is, or tensors that every process "
+        "holds as a whole",
+    )
 
 
 def load_optimizer_part(
@@ -84,7 +111,8 @@ def load_optimizer_part(
         for key in parts.names:
             name, _, moment = key.rpartition(".")
             parameter = parameters.get(name)
-            if parameter is None or parts.shape(key) not in (tuple(parameter.shape), ()):
+            fits = parameter is not None and parts.shape(key) in (tuple(parameter.shape), ())
+            if parameter is None or not (fits or key in parts.other_shapes):
                 shape = "is not there" if parameter is None else f"has shape {tuple(parameter.shape)}"
                 raise CheckpointError(
                     f"the checkpoint's optimizer holds {moment} of shape {parts.shape(key)} for {name}, which {shape}"
@@ -100,11 +128,12 @@ def load_optimizer_part(
 
 
 def _read_like(parameter: Tensor, parts: Parts, key: str) -> Tensor:
-    """Read the part of a moment that belongs to `parameter`, or a scalar."""
-    if parts.shape(key) == ():
+    """Read the part of a moment that belongs to `parameter`, or all of one that is not divided."""
+    shape = parts.shape(key)
+    if shape == ():
         return parts.scalar(key)
-    if not is_sharded(parameter):
-        return parts.rows(key, 0, parameter.shape[0])
+    if key in parts.other_shapes or not is_sharded(parameter):
+        return parts.rows(key, 0, shape[0])
     start = first_row(parameter)
     rows = parts.rows(key, start, start + local(parameter).shape[0])
     return joined(rows.to(parameter.device), parameter)
@@ -122,7 +151,10 @@ class Parts:
 
     def __init__(self, files: Iterable[TensorFile]) -> None:
         self._parts: dict[str, list[_Part]] = {}
+        self.other_shapes: set[str] = set()
+        """Tensors that do not have the shape of their parameter."""
         for file in files:
+            self.other_shapes.update(json.loads(file.metadata.get(_OTHER_SHAPES, "[]")))
             sharding = json.loads(file.metadata[_SHARDING])
             for name in file.names:
                 first = (sharding[name][_OFFSETS] or [0])[0]

@@ -1,0 +1,115 @@
+"""A part of a model or of training is known to export, planning, checkpoints and the core, or refused by name there."""
+
+from functools import partial
+from typing import Any, Literal, get_args
+
+import pytest
+import torch
+
+from bytemill.errors import ModelConfigError
+from bytemill.lm import KVCache, ModelConfig, TransformerLM
+from bytemill.lm.attention import MultiHeadSelfAttention
+from bytemill.lm.generation.token_decoder import CoreDecoder
+from bytemill.lm.interchange.expressible import check_supported
+from bytemill.lm.model_config import KNOWN_OPTIONS, FeedForwardKind
+from bytemill.lm.planning import plan
+from bytemill.lm.planning.flops import forward_flops
+from bytemill.lm.planning.memory import OptimizerName, training_memory
+from bytemill.lm.planning.parameters import FEED_FORWARD_MATRICES, block_matrices, n_parameters
+from bytemill.lm.processes import Processes
+from bytemill.lm.training.config import OptimizerConfig, TrainConfig
+from bytemill.lm.training.optimization import make_optimizer, set_rates
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 50,
+    "context_length": 16,
+    "d_model": 24,
+    "num_layers": 2,
+    "num_heads": 4,
+    "d_ff": 40,
+}
+
+
+class NewConfig(ModelConfig):
+    """A configuration with an option that nobody was taught."""
+
+    mixer: Literal["attention", "convolution"] = "attention"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        n_parameters,
+        block_matrices,
+        forward_flops,
+        training_memory,
+        plan,
+        check_supported,
+        partial(check_supported, gguf=True),
+    ],
+)
+def test_a_new_option_is_refused_by_name_unless_it_has_its_default(use: Any):
+    assert set(ModelConfig.model_fields) >= KNOWN_OPTIONS
+    use(NewConfig(**SMALL))
+    with pytest.raises(ModelConfigError, match="mixer 'convolution'"):
+        use(NewConfig(**SMALL, mixer="convolution"))
+
+
+def test_the_core_leaves_a_new_option_or_a_new_module_to_torch():
+    model = TransformerLM(NewConfig(**SMALL)).eval()
+    assert CoreDecoder.supports(model, KVCache(model.config, 1))
+    model.config = NewConfig(**SMALL, mixer="convolution")
+    assert not CoreDecoder.supports(model, KVCache(model.config, 1))
+
+    class Louder(MultiHeadSelfAttention):
+        def forward(self, *arguments: Any, **options: Any) -> torch.Tensor:
+            return 2 * super().forward(*arguments, **options)
+
+    model = TransformerLM(ModelConfig(**SMALL)).eval()
+    model.layers[0].attn = Louder(24, 4)
+    assert not CoreDecoder.supports(model, KVCache(model.config, 1))
+
+
+def test_every_feed_forward_network_has_its_parameters_counted():
+    assert set(get_args(FeedForwardKind)) == set(FEED_FORWARD_MATRICES)
+    for kind in FEED_FORWARD_MATRICES:
+        for bias in (False, True):
+            config = ModelConfig(**SMALL, feed_forward=kind, bias=bias)
+            assert n_parameters(config) == TransformerLM(config, device="meta").n_parameters()
+
+
+def optimizers() -> tuple[str, ...]:
+    return get_args(OptimizerConfig.model_fields["name"].annotation)
+
+
+@pytest.mark.parametrize("name", optimizers())
+def test_the_planned_state_of_every_optimizer_is_the_one_that_it_keeps(name: Any):
+    config = TrainConfig.model_validate(
+        {
+            "model": {key: value for key, value in SMALL.items() if key != "vocab_size"} | {"vocab_size": 50},
+            "data": {"train": "x", "tokenizer": "x"},
+            "run": {"folder": "x"},
+            "training": {"steps": 10},
+            "optimizer": {"name": name},
+        }
+    )
+    model = TransformerLM(config.model, seed=0)
+    optimizer = make_optimizer(model, config, Processes())
+    model.loss(torch.arange(16)[None], torch.arange(16)[None]).backward()
+    set_rates(optimizer, 0, config)
+    optimizer.step()
+    tensors = [
+        value
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, torch.Tensor)
+    ]
+    kept = sum(4 * tensor.numel() for tensor in tensors if tensor.ndim)
+    assert training_memory(config.model, optimizer=name).optimizer == kept
+
+
+def test_the_state_of_an_unknown_optimizer_is_not_guessed():
+    assert set(get_args(OptimizerName)) == set(optimizers())
+    unknown: Any = "soap"
+    with pytest.raises(ModelConfigError, match="the state of the optimizer 'soap' is unknown"):
+        training_memory(ModelConfig(**SMALL), optimizer=unknown)
