@@ -21,8 +21,7 @@ import torch
 
 from bytemill.lm import cpu_threads, preset
 from bytemill.lm.generation.token_decoder import CoreDecoder
-from bytemill.lm.kv_cache import KVCache
-from bytemill.lm.model import TransformerLM
+from bytemill.lm.model import KVCache, TransformerLM
 from bytemill.lm.optim import AdamW
 
 if TYPE_CHECKING:

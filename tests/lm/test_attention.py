@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from bytemill.errors import ModelConfigError
-from bytemill.lm.attention import (
+from bytemill.lm.kernels import attention as kernel
+from bytemill.lm.kernels.torch_attention import flex_attention, sdpa, windowed_attention
+from bytemill.lm.model import (
     MultiHeadSelfAttention,
     RotaryEmbedding,
     causal_mask,
     scaled_dot_product_attention,
+    sinusoids,
 )
-from bytemill.lm.kernels import attention as kernel
-from bytemill.lm.kernels.torch_attention import flex_attention, sdpa, windowed_attention
-from bytemill.lm.rotary import sinusoids
 
 if TYPE_CHECKING:
     from torch import Tensor

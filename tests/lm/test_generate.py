@@ -23,8 +23,7 @@ from bytemill.lm.generation.text_generation import (
     token_probabilities,
 )
 from bytemill.lm.generation.text_stream import StopStrings, TextStream
-from bytemill.lm.kv_cache import KVCache
-from bytemill.lm.model import ModelConfig, TransformerLM
+from bytemill.lm.model import KVCache, ModelConfig, TransformerLM
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
 logit_rows = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=12)

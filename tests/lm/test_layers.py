@@ -11,27 +11,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from bytemill.lm.activations import gelu, relu, relu_squared, silu, softmax
-from bytemill.lm.attention import MultiHeadSelfAttention
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
 from bytemill.lm.kernels.norm import normalized
-from bytemill.lm.layers import (
+from bytemill.lm.model import (
     ACTIVATIONS,
     Dropout,
     Embedding,
     FeedForward,
     LayerNorm,
     Linear,
+    MultiHeadSelfAttention,
     RMSNorm,
+    RotaryEmbedding,
     SwiGLU,
     gated,
+    gelu,
     layer_norm,
+    relu,
+    relu_squared,
     rms_norm,
+    silu,
+    softmax,
     swiglu_width,
 )
 from bytemill.lm.model_config import FeedForwardKind
-from bytemill.lm.rotary import RotaryEmbedding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,6 @@ from torch.nn import functional
 from bytemill import Tokenizer
 from bytemill.formats.spec import TokenFlags
 from bytemill.lm import loss
-from bytemill.lm.activations import soft_capped
 from bytemill.lm.kernels import linear_loss
 from bytemill.lm.kernels.linear_loss import linear_cross_entropy, linear_losses
 from bytemill.lm.loss import (
@@ -28,6 +27,7 @@ from bytemill.lm.loss import (
     token_losses,
     token_losses_and_log_z,
 )
+from bytemill.lm.model import soft_capped
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bytemill.lm import KVCache, ModelConfig, TransformerLM, preset
-from bytemill.lm.rotary import RotaryEmbedding, llama3_frequencies, rotary_frequencies
+from bytemill.lm.model import RotaryEmbedding, llama3_frequencies, rotary_frequencies
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,6 +1,7 @@
 """A part of a model or of training is known to export, planning, checkpoints and the core, or refused by name there."""
 
 from functools import partial
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 import pytest
@@ -8,14 +9,14 @@ import torch
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
-from bytemill.lm.attention import MultiHeadSelfAttention
 from bytemill.lm.generation.token_decoder import CoreDecoder
 from bytemill.lm.interchange.expressible import check_supported
-from bytemill.lm.model_config import KNOWN_OPTIONS, FeedForwardKind
+from bytemill.lm.model import MultiHeadSelfAttention
+from bytemill.lm.model_config import FEED_FORWARD_MATRICES, KNOWN_OPTIONS, FeedForwardKind
 from bytemill.lm.planning import plan
 from bytemill.lm.planning.flops import forward_flops
 from bytemill.lm.planning.memory import OptimizerName, training_memory
-from bytemill.lm.planning.parameters import FEED_FORWARD_MATRICES, block_matrices, n_parameters
+from bytemill.lm.planning.parameters import block_matrices, n_parameters
 from bytemill.lm.processes import Processes
 from bytemill.lm.training.config import OptimizerConfig, TrainConfig
 from bytemill.lm.training.optimization import make_optimizer, set_rates
@@ -113,3 +114,23 @@ def test_the_state_of_an_unknown_optimizer_is_not_guessed():
     unknown: Any = "soap"
     with pytest.raises(ModelConfigError, match="the state of the optimizer 'soap' is unknown"):
         training_memory(ModelConfig(**SMALL), optimizer=unknown)
+
+
+PATHS = {
+    "layers": "Linear Embedding RMSNorm LayerNorm SwiGLU FeedForward silu gelu",
+    "attention": "softmax scaled_dot_product_attention RotaryEmbedding MultiHeadSelfAttention",
+    "model": "ModelConfig TransformerBlock TransformerLM",
+    "loss": "cross_entropy perplexity bits_per_byte",
+    "optim": "SGD AdamW Muon clip_gradients",
+    "schedule": "cosine_with_warmup warmup_stable_decay",
+    "batches": "get_batch",
+    "checkpoint": "save_checkpoint load_checkpoint",
+    "generation": "generate",
+}
+
+
+@pytest.mark.parametrize("module", PATHS)
+def test_the_textbook_parts_have_stable_import_paths(module: str):
+    imported = import_module(f"bytemill.lm.{module}")
+    for name in PATHS[module].split():
+        assert callable(getattr(imported, name))

@@ -13,8 +13,7 @@ from bytemill.lm.presets import PRESETS, preset
 from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
-    from bytemill.lm.kv_cache import KVCache
-    from bytemill.lm.model import TransformerLM
+    from bytemill.lm.model import KVCache, TransformerLM
 
 __all__ = ["PRESETS", "KVCache", "ModelConfig", "TransformerLM", "preset"]
 
@@ -23,7 +22,7 @@ if find_spec("torch") is None:
         "bytemill.lm needs torch, which is not installed", hint=f"install it with: {install_hint('lm')}"
     )
 
-_LAZY = {"KVCache": "bytemill.lm.kv_cache", "TransformerLM": "bytemill.lm.model"}
+_LAZY = {"KVCache": "bytemill.lm.model", "TransformerLM": "bytemill.lm.model"}
 
 
 def __getattr__(name: str) -> Any:

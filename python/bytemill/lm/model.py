@@ -1,33 +1,789 @@
-"""The Transformer language model."""
+"""The Transformer language model, from its layers to the whole, in reading order.
+
+Every part is computed as its textbook formula says, by operations on tensors. Only `Module`, `ModuleList` and
+`Parameter` come from torch.nn. A `Kernels` object replaces parts by faster ones with the same results
+(`TransformerLM.use_kernels`). `...` in a shape stands for batch dimensions.
+"""
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import torch
 from torch import Tensor
-from torch.nn import Module, ModuleList
+from torch.autograd.function import once_differentiable
+from torch.nn import Module, ModuleList, Parameter
 
+from bytemill.errors import ModelConfigError
 from bytemill.lm.activation_checkpointing import Checkpointed
-from bytemill.lm.activations import soft_capped
-from bytemill.lm.attention import MultiHeadSelfAttention, causal_mask
-from bytemill.lm.initialization import initialize_as_gpt2
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
-from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
 from bytemill.lm.loss import mean_losses
 from bytemill.lm.model_config import ModelConfig
-from bytemill.lm.rotary import RotaryEmbedding, llama3_frequencies, rotary_frequencies, sinusoids
+from bytemill.lm.tensors import narrowed, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.kernels.names import KernelName
-    from bytemill.lm.kv_cache import KVCache, LayerCache
     from bytemill.lm.planning.memory import CheckpointingName
 
-__all__ = ["ModelConfig", "TransformerBlock", "TransformerLM"]
+__all__ = [
+    "Dropout",
+    "Embedding",
+    "FeedForward",
+    "KVCache",
+    "LayerCache",
+    "LayerNorm",
+    "Linear",
+    "ModelConfig",
+    "MultiHeadSelfAttention",
+    "RMSNorm",
+    "RotaryEmbedding",
+    "SwiGLU",
+    "TransformerBlock",
+    "TransformerLM",
+]
+
+
+def silu(x: Tensor) -> Tensor:
+    """Compute x · σ(x) (Hendrycks & Gimpel 2016, there "SiL")."""
+    return x * torch.sigmoid(x)
+
+
+def gelu(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
+    """Compute x · Φ(x), with Φ the normal distribution function, or the tanh approximation of GPT-2.
+
+    Computed in float32 or wider; the result has the type of `x`.
+    """
+    wide = widened(x)
+    if approximate == "tanh":
+        curve = torch.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))
+    else:
+        curve = torch.erf(wide * math.sqrt(0.5))
+    return (0.5 * wide * (1 + curve)).to(x.dtype)
+
+
+def relu(x: Tensor) -> Tensor:
+    """Compute max(x, 0)."""
+    return x.clamp_min(0)
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """Compute max(x, 0)² (So et al. 2021)."""
+    return relu(x).square()
+
+
+def soft_capped(x: Tensor, cap: float) -> Tensor:
+    """Compute cap · tanh(x / cap), between −cap and cap, in float32 or wider; the result has the type of `x`."""
+    return (cap * torch.tanh(widened(x) / cap)).to(x.dtype)
+
+
+def softmax(x: Tensor, dim: int) -> Tensor:
+    """Compute exp(x) / Σ exp(x) along `dim`, in float32 or wider; the result has the type of `x`.
+
+    The maximum is subtracted first, so that no exponential overflows. Where all numbers are −∞, the result is 0
+    (`torch.softmax` gives NaN).
+    """
+    if torch.compiler.is_compiling():  # torch 2.11 compiles _Softmax to code with other gradients
+        wide = widened(x)
+        weights = (wide - _maximum(wide.detach(), dim)).exp()
+        total = weights.sum(dim, keepdim=True)
+        return (weights / (total + (total == 0))).to(x.dtype)
+    result: Tensor = _Softmax.apply(x, dim)  # pyright: ignore[reportUnknownMemberType, reportAssignmentType]
+    return result
+
+
+def _maximum(x: Tensor, dim: int) -> Tensor:
+    # If all numbers are −∞: −∞ − (−∞) is NaN, but −∞ − (the lowest finite number) is −∞.
+    return x.amax(dim, keepdim=True).clamp_min_(torch.finfo(x.dtype).min)
+
+
+class _Softmax(torch.autograd.Function):
+    """Softmax in one buffer; only the result is saved for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        wide = widened(x)
+        weights = (wide - _maximum(wide, dim)).exp_()
+        # The maximum adds exp(0) = 1, so the sum is below 1 only if all numbers are −∞.
+        weights.div_(weights.sum(dim, keepdim=True).clamp_min_(1))
+        weights = weights.to(x.dtype)
+        ctx.save_for_backward(weights)
+        ctx.dim = dim
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (weights,) = ctx.saved_tensors
+        # dxᵢ = wᵢ (gᵢ − Σⱼ gⱼ wⱼ)
+        product = gradient * weights
+        total = product.sum(ctx.dim, keepdim=True)
+        return product.sub_(weights * total), None
+
+
+def truncated_normal(
+    *shape: int, std: float, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Sample from a normal distribution of mean 0, truncated at ±3 standard deviations, with torch's generator.
+
+    Inverse transform sampling: uniform between Φ(−3) and Φ(3), where 2Φ(x) − 1 = erf(x/√2).
+
+    Args:
+        shape: Shape of the result.
+        std: Standard deviation before truncation.
+        device: Device of the result.
+        dtype: Type of the result; by default torch's default type.
+    """
+    numbers = torch.empty(shape, device=device, dtype=torch.float32)
+    # On the device "meta" there are no values, and these operations would import torch's compiler (2 to 8 seconds).
+    if not numbers.is_meta:
+        edge = math.erf(3 / math.sqrt(2))
+        numbers.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2) * std)
+        # Rounding may exceed the bounds slightly.
+        numbers.clamp_(-3 * std, 3 * std)
+    return numbers.to(dtype or torch.get_default_dtype())
+
+
+def initialize_as_gpt2(model: Module, num_layers: int) -> None:
+    """Replace the matrices and embeddings of a model by those of GPT-2, normal with σ = 0.02 (Radford et al. 2019).
+
+    The matrices whose results are added to the residual stream have σ = 0.02 / √(2 · num_layers), since there are two
+    of them in a block. Biases stay 0 and the weights of norms 1. The distribution is not truncated. GPT-2's position
+    embeddings have σ = 0.01 in its first code; here σ = 0.02, as in the later reimplementations.
+
+    Args:
+        model: A `TransformerLM`.
+        num_layers: Number of its blocks.
+    """
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2 or parameter.is_meta:
+            continue
+        is_output = name.endswith(("attn.output_proj.weight", "ffn.w2.weight"))
+        parameter.detach().normal_(0, 0.02 / math.sqrt(2 * num_layers) if is_output else 0.02)
+
+
+class Linear(Module):
+    """Compute y = W x (+ b): (..., d_in) -> (..., d_out).
+
+    The initial weights are normal with σ² = 2 / (d_in + d_out), truncated at ±3σ; the initial bias is 0.
+
+    Args:
+        d_in: Width of the input.
+        d_out: Width of the output; `weight` has shape (d_out, d_in).
+        bias: Add a bias.
+        device: Device of the weights.
+        dtype: Type of the weights.
+    """
+
+    kernels: Kernels = SCRATCH
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        bias: bool = False,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        std = math.sqrt(2 / (d_in + d_out))
+        self.weight = Parameter(truncated_normal(d_out, d_in, std=std, device=device, dtype=dtype))
+        self.bias = Parameter(torch.zeros(d_out, device=device, dtype=dtype)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kernels.linear is not None:
+            return self.kernels.linear(x, self.weight, self.bias)
+        y = x @ self.weight.mT
+        return y if self.bias is None else y + self.bias.to(y.dtype)
+
+
+class Embedding(Module):
+    """Look up a vector for each id: (...) of integers -> (..., d_model).
+
+    Args:
+        num_embeddings: Number of ids.
+        d_model: Width of the vectors.
+        std: Standard deviation σ of the initial weights, which are normal and truncated at ±3σ.
+        device: Device of the weights.
+        dtype: Type of the weights.
+    """
+
+    kernels: Kernels = SCRATCH
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        d_model: int,
+        std: float = 1.0,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.weight = Parameter(
+            truncated_normal(num_embeddings, d_model, std=std, device=device, dtype=dtype)
+        )
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if self.kernels.embedding is not None:
+            return self.kernels.embedding(self.weight, ids)
+        # Equal to weight[ids], whose gradients are summed by several threads in any order.
+        return self.weight.index_select(0, ids.reshape(-1)).view(*ids.shape, self.weight.shape[1])
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Compute x / √(mean(x²) + eps) · weight over the last dimension, in float32; the result has the type of `x`."""
+    wide = widened(x)
+    scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return (wide * scale * weight).to(x.dtype)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """Compute (x − mean) / √(variance + eps) · weight + bias over the last dimension, in float32."""
+    wide = widened(x)
+    centred = wide - wide.mean(-1, keepdim=True)
+    scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps)
+    y = centred * scale * weight
+    return (y if bias is None else y + bias).to(x.dtype)
+
+
+def gated(gate: Tensor, x: Tensor) -> Tensor:
+    """Compute silu(gate) ⊙ x."""
+    return silu(gate) * x
+
+
+class RMSNorm(Module):
+    """RMSNorm (Zhang & Sennrich 2019): x / √(mean(x²) + eps) · weight over the last dimension, in float32."""
+
+    kernels: Kernels = SCRATCH
+
+    def __init__(
+        self,
+        d_model: int,
+        eps: float = 1e-5,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kernels.norm is not None:
+            return self.kernels.norm(x, self.weight, None, self.eps, centred=False)
+        return rms_norm(x, self.weight, self.eps)
+
+
+class LayerNorm(Module):
+    """LayerNorm (Ba et al. 2016): (x − mean) / √(variance + eps) · weight + bias, in float32."""
+
+    kernels: Kernels = SCRATCH
+
+    def __init__(
+        self,
+        d_model: int,
+        eps: float = 1e-5,
+        bias: bool = True,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
+        self.bias = Parameter(torch.zeros(d_model, device=device, dtype=dtype)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kernels.norm is not None:
+            return self.kernels.norm(x, self.weight, self.bias, self.eps, centred=True)
+        return layer_norm(x, self.weight, self.bias, self.eps)
+
+
+class Dropout(Module):
+    """Dropout: in training mode, zero each number with probability `p` and divide the others by 1 − p."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        kept = torch.rand(x.shape, device=x.device) >= self.p
+        return x * kept / (1 - self.p)
+
+
+class SwiGLU(Module):
+    """Feed-forward network W₂ (silu(W₁ x) ⊙ W₃ x), of width d_model (Shazeer 2020).
+
+    `d_ff` is `swiglu_width(d_model)` by default.
+    """
+
+    kernels: Kernels = SCRATCH
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int | None = None,
+        bias: bool = False,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        d_ff = swiglu_width(d_model) if d_ff is None else d_ff
+        self.w1 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
+        self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
+        self.w3 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = narrowed(x)
+        return self.w2((self.kernels.gated or gated)(self.w1(x), self.w3(x)))
+
+
+def _tanh_gelu(x: Tensor) -> Tensor:
+    return gelu(x, "tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": _tanh_gelu,
+    "gelu_exact": gelu,
+    "relu": relu,
+    "relu2": relu_squared,
+}
+"""Activation functions of `FeedForward` by the name in `ModelConfig.feed_forward`; "gelu" is GPT-2's, with tanh."""
+
+
+class FeedForward(Module):
+    """Feed-forward network W₂ f(W₁ x), of width d_model, with f from `ACTIVATIONS`."""
+
+    kernels: Kernels = SCRATCH
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: Literal["gelu", "gelu_exact", "relu", "relu2"] = "gelu",
+        *,
+        bias: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self._function = ACTIVATIONS[activation]
+        self.w1 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
+        self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        function = self.kernels.activations.get(self.activation, self._function)
+        return self.w2(function(self.w1(narrowed(x))))
+
+
+def swiglu_width(d_model: int) -> int:
+    """Return the multiple of 64 nearest to 8/3 · d_model: three matrices then equal two of width 4 · d_model.
+
+    >>> swiglu_width(512)
+    1344
+    """
+    return max(64, round(8 * d_model / 3 / 64) * 64)
+
+
+class RotaryEmbedding(Module):
+    """Rotate each pair (x₂ᵢ, x₂ᵢ₊₁) by the angle position · θ^(−2i/d_k) (Su et al. 2021).
+
+    The product of a query and a key then depends on their distance only. The lookup tables are not part of the state
+    dict, and stay float32 when the model is cast.
+
+    Args:
+        theta: Base θ of the wavelengths.
+        d_k: Width of the vectors, an even number.
+        max_seq_len: Number of positions.
+        device: Device of the tables.
+        frequencies: Replaces θ^(−2i/d_k), the radians per position of each pair; (d_k / 2,) in float64 on the CPU.
+            A pair of frequency 0 is not rotated.
+    """
+
+    kernels: Kernels = SCRATCH
+    rotations: Tensor  # (max_seq_len, d_k / 2, 2): cos and sin
+
+    def __init__(
+        self,
+        theta: float,
+        d_k: int,
+        max_seq_len: int,
+        device: torch.device | str | None = None,
+        *,
+        frequencies: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.d_k, self.max_seq_len = d_k, max_seq_len
+        self.frequencies = rotary_frequencies(theta, d_k) if frequencies is None else frequencies
+        self._make_tables(device)
+
+    def forward(self, x: Tensor, token_positions: Tensor | None = None) -> Tensor:
+        """Rotate queries or keys.
+
+        Args:
+            x: (..., n_tokens, d_k).
+            token_positions: (n_tokens,), or broadcastable to (..., n_tokens); by default 0, 1, 2, …
+        """
+        rotations = (
+            self.rotations[: x.shape[-2]] if token_positions is None else self.rotations[token_positions]
+        )
+        if self.kernels.rotary is not None and x.dtype != torch.float64:
+            return self.kernels.rotary(x, rotations)
+        cos, sin = rotations.unbind(-1)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
+        return rotated.flatten(-2).to(x.dtype)
+
+    def _make_tables(self, device: torch.device | str | None) -> None:
+        angles = _angles(self.frequencies, self.max_seq_len)
+        rotations = torch.stack((angles.cos(), angles.sin()), dim=-1).float()
+        self.register_buffer("rotations", rotations.to(device), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEmbedding:
+        super()._apply(fn, recurse)  # pyright: ignore[reportUnknownMemberType]
+        # bfloat16 cannot tell positions above 256 apart, so the tables are computed again after a cast.
+        self._make_tables(self.rotations.device)
+        return self
+
+
+def rotary_frequencies(theta: float, d_k: int) -> Tensor:
+    """Return θ^(−2i/d_k), the radians per position of each pair, (d_k / 2,).
+
+    In float64, on the CPU, because some devices lack float64; float32 has an error of 1e-3 rad at position 10,000.
+    """
+    return theta ** (-torch.arange(0, d_k, 2, dtype=torch.float64, device="cpu") / d_k)
+
+
+def llama3_frequencies(
+    frequencies: Tensor, factor: float, low_freq_factor: float, high_freq_factor: float, original_context: int
+) -> Tensor:
+    """Return the scaled frequencies of Llama 3.1 (Grattafiori et al. 2024).
+
+    Pairs that turn less than `low_freq_factor` times in the original context turn `factor` times slower, those that
+    turn more than `high_freq_factor` times are unchanged, and those between are interpolated.
+
+    Args:
+        frequencies: Result of `rotary_frequencies`.
+        factor: Factor of the context length.
+        low_freq_factor: Number of turns.
+        high_freq_factor: Number of turns.
+        original_context: Context length before scaling.
+    """
+    turns = original_context * frequencies / (2 * math.pi)
+    kept = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / factor)
+
+
+def sinusoids(n_positions: int, d_model: int, theta: float = 10_000.0) -> Tensor:
+    """Return (n_positions, d_model): alternating sin and cos of position · θ^(−2i/d_model) (Vaswani et al. 2017)."""
+    angles = _angles(rotary_frequencies(theta, d_model), n_positions)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).float()
+
+
+def _angles(frequencies: Tensor, n_positions: int) -> Tensor:
+    """Return (n_positions, n_frequencies) in float64."""
+    return torch.outer(torch.arange(n_positions, dtype=torch.float64, device="cpu"), frequencies)
+
+
+def scaled_dot_product_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: Module | None = None
+) -> Tensor:
+    """Compute softmax(q kᵀ / √d_k) v (Vaswani et al. 2017).
+
+    Args:
+        q: Queries (..., n_queries, d_k).
+        k: Keys (..., n_keys, d_k).
+        v: Values (..., n_keys, d_v).
+        mask: Boolean, broadcastable to (..., n_queries, n_keys); True where a query may attend to a key.
+        dropout: Applied to the attention weights.
+
+    Returns:
+        (..., n_queries, d_v); zeros for a query that may attend to no key.
+    """
+    scores = (q / math.sqrt(q.shape[-1])) @ k.mT
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = softmax(scores, dim=-1)
+    if dropout is not None:
+        weights = dropout(weights)
+    return weights @ v
+
+
+def causal_mask(
+    n_queries: int,
+    n_keys: int,
+    window: int | None = None,
+    *,
+    n_padding: Tensor | None = None,
+    document_starts: Tensor | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Return the causal mask: True where a query may attend to a key, which is itself or an earlier token.
+
+    Args:
+        n_queries: Number of queries; they are the last of the keys.
+        n_keys: Number of keys.
+        window: Attend only to the token itself and the window − 1 tokens before it.
+        n_padding: (batch,), number of keys to hide at the start of each row.
+        document_starts: (batch, n_queries), first key of the document of each query, which attends to none before it.
+        device: Device of the mask.
+
+    Returns:
+        (n_queries, n_keys), or with `n_padding` or `document_starts` (batch, 1, n_queries, n_keys).
+
+    >>> causal_mask(2, 3, window=2).int().tolist()
+    [[1, 1, 0], [0, 1, 1]]
+    """
+    keys = torch.arange(n_keys, device=device)
+    queries = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
+    mask = keys <= queries
+    if window is not None:
+        mask = mask & (keys > queries - window)
+    if n_padding is not None:
+        mask = mask & (keys >= n_padding.to(keys.device)[:, None, None, None])
+    if document_starts is not None:
+        mask = mask & (keys >= document_starts[:, None, :, None])
+    return mask
+
+
+class MultiHeadSelfAttention(Module):
+    """Causal multi-head self-attention (Vaswani et al. 2017): (..., n_tokens, d_model) -> the same shape.
+
+    Args:
+        d_model: Width of the input.
+        num_heads: Number of query heads.
+        rope: Rotary embedding of queries and keys.
+        num_kv_heads: Number of key and value heads, shared by groups of query heads (Ainslie et al. 2023).
+        sliding_window: Number of most recent tokens that a token attends to, itself included.
+        dropout: Dropout rate of the attention weights.
+        bias: Add a bias to the projections.
+        head_dim: Width of a head; by default d_model / num_heads.
+        qkv_bias: Add a bias to queries, keys and values, also without `bias`.
+        qk_norm_eps: Normalize each head of queries and keys with RMSNorm, with this eps (Dehghani et al. 2023).
+        device: Device of the weights.
+        dtype: Type of the weights.
+
+    Raises:
+        ModelConfigError: The numbers do not divide each other.
+    """
+
+    kernels: Kernels = SCRATCH
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        rope: RotaryEmbedding | None = None,
+        *,
+        num_kv_heads: int | None = None,
+        sliding_window: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = False,
+        head_dim: int | None = None,
+        qkv_bias: bool = False,
+        qk_norm_eps: float | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_heads = num_heads
+        self.n_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if (head_dim is None and d_model % num_heads) or num_heads % self.n_kv_heads:
+            raise ModelConfigError(
+                f"d_model {d_model}, num_heads {num_heads} and num_kv_heads {self.n_kv_heads} do not divide each other",
+                hint="num_heads must divide d_model, and num_kv_heads must divide num_heads",
+            )
+        self.d_head = d_model // num_heads if head_dim is None else head_dim
+        self.window = sliding_window
+        self.rope = rope
+        d_q, d_kv = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+        self.q_proj = Linear(d_model, d_q, bias or qkv_bias, device=device, dtype=dtype)
+        self.k_proj = Linear(d_model, d_kv, bias or qkv_bias, device=device, dtype=dtype)
+        self.v_proj = Linear(d_model, d_kv, bias or qkv_bias, device=device, dtype=dtype)
+        self.output_proj = Linear(d_q, d_model, bias, device=device, dtype=dtype)
+        self.has_qk_norm = qk_norm_eps is not None
+        if qk_norm_eps is not None:
+            self.q_norm = RMSNorm(self.d_head, qk_norm_eps, device=device, dtype=dtype)
+            self.k_norm = RMSNorm(self.d_head, qk_norm_eps, device=device, dtype=dtype)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        token_positions: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        cache: LayerCache | None = None,
+        document_starts: Tensor | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            x: (..., n_tokens, d_model).
+            token_positions: (n_tokens,) or (..., n_tokens), for the rotary embedding; by default 0, 1, 2, …
+            mask: Replaces the causal mask.
+            cache: Keys and values of earlier tokens; those of `x` are appended.
+            document_starts: (..., n_tokens), position of the first token of each token's document; it attends to none
+                before that.
+        """
+        *batch, n_tokens, d_model = x.shape
+        x = narrowed(x.reshape(math.prod(batch), n_tokens, d_model))
+        q = self._heads(self.q_proj(x), self.n_heads)
+        k = self._heads(self.k_proj(x), self.n_kv_heads)
+        v = self._heads(self.v_proj(x), self.n_kv_heads)
+        if self.has_qk_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # (batch, n_heads, n_tokens, d_head)
+        if self.rope is not None:
+            if token_positions is not None and token_positions.ndim > 1:
+                # (..., n_tokens) -> (batch, 1, n_tokens): equal for all heads.
+                token_positions = token_positions.expand(*batch, n_tokens).reshape(-1, 1, n_tokens)
+            q, k = self.rope(q, token_positions), self.rope(k, token_positions)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        if document_starts is not None:
+            document_starts = document_starts.expand(*batch, n_tokens).reshape(-1, n_tokens)
+        mixed = self._attend(q, k, v, mask, document_starts)
+        return self.output_proj(mixed.transpose(1, 2).reshape(*batch, n_tokens, -1))
+
+    def _heads(self, x: Tensor, n_heads: int) -> Tensor:
+        """(batch, n_tokens, n_heads · d_head) -> (batch, n_tokens, n_heads, d_head)."""
+        return x.view(*x.shape[:-1], n_heads, self.d_head)
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, document_starts: Tensor | None = None
+    ) -> Tensor:
+        """Return (batch, n_heads, n_queries, d_head)."""
+        n_queries, n_keys = q.shape[-2], k.shape[-2]
+        is_causal = mask is None and n_queries == n_keys
+        dropout = self.dropout.p if self.training else 0.0
+        if is_causal and not dropout and self.kernels.attention is not None:
+            return self.kernels.attention(q, k, v, self.window, document_starts)
+        attend = self.kernels.masked_attention
+        if attend is not None and is_causal and self.window is None and document_starts is None:
+            return attend(q, k, v, dropout=dropout, causal=True)
+        if mask is None and n_queries > 1:
+            mask = causal_mask(
+                n_queries, n_keys, self.window, document_starts=document_starts, device=q.device
+            )
+        if attend is not None:
+            return attend(q, k, v, mask, dropout)
+        return self._textbook(q, k, v, mask)
+
+    def _textbook(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Compute `scaled_dot_product_attention`; the queries of a group of heads become rows of one matrix."""
+        n_groups = self.n_heads // self.n_kv_heads
+        rows = q.reshape(len(q), self.n_kv_heads, -1, self.d_head)
+        if mask is not None and mask.shape[-2] > 1:
+            mask = mask.repeat(*[1] * (mask.ndim - 2), n_groups, 1)
+        return scaled_dot_product_attention(rows, k, v, mask, self.dropout).reshape(q.shape)
+
+
+class KVCache:
+    """Keys and values of all layers, for a batch of sequences that grow together.
+
+    Rows of different length are padded on the left. Positions count from the first real token of a row. With a sliding
+    window, only the positions that later tokens attend to are kept.
+
+    Args:
+        config: Shape of the model.
+        batch_size: Number of sequences.
+        device: Device of the cache.
+        dtype: Type of the cache.
+        n_padding: (batch_size,), number of padding positions at the start of each row; by default 0.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        batch_size: int,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        n_padding: Tensor | None = None,
+    ) -> None:
+        self.batch_size = batch_size
+        window, capacity = config.sliding_window, config.context_length
+        self._window_capacity = None if window is None or window > capacity else window - 1
+        if self._window_capacity is None:
+            kind = LayerCache
+        else:
+            kind, capacity = WindowCache, self._window_capacity
+        shape = (batch_size, config.n_kv_heads, capacity, config.d_head)
+        self.layers = [kind(shape, device, dtype) for _ in range(config.num_layers)]
+        self.n_padding: Tensor | None = None
+        self.n_positions = 0
+        """Number of cached positions, including padding."""
+        self.reset(n_padding)
+
+    def reset(self, n_padding: Tensor | None = None) -> None:
+        """Clear the cache for new sequences.
+
+        Args:
+            n_padding: See `KVCache`.
+
+        Raises:
+            ValueError: `n_padding` has another shape than (batch_size,).
+        """
+        if n_padding is not None and n_padding.shape != (self.batch_size,):
+            raise ValueError(
+                f"n_padding has shape {tuple(n_padding.shape)}, but the batch size is {self.batch_size}"
+            )
+        self.n_padding = n_padding
+        self.advance_to(0)
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of positions that are no longer kept."""
+        return 0 if self._window_capacity is None else max(0, self.n_positions - self._window_capacity)
+
+    def advance_to(self, n_positions: int) -> None:
+        """Set the number of cached positions; the next ones are written after them."""
+        self.n_positions = n_positions
+        for layer in self.layers:
+            layer.n_positions = n_positions
+
+
+class LayerCache:
+    """Keys and values of one layer, each of shape (batch_size, n_kv_heads, capacity, d_head)."""
+
+    def __init__(
+        self, shape: tuple[int, int, int, int], device: torch.device | str | None, dtype: torch.dtype
+    ) -> None:
+        self.keys = torch.empty(shape, device=device, dtype=dtype)  # read up to `n_positions` only
+        self.values = torch.empty(shape, device=device, dtype=dtype)
+        self.n_positions = 0
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append keys and values of new positions, and return those of all kept ones, in the type of the new ones."""
+        end = self.n_positions + keys.shape[-2]
+        self.keys[:, :, self.n_positions : end] = keys
+        self.values[:, :, self.n_positions : end] = values
+        return self.keys[:, :, :end].to(keys.dtype), self.values[:, :, :end].to(values.dtype)
+
+
+class WindowCache(LayerCache):
+    """Keys and values of the last positions of one layer, which are all that a sliding window needs."""
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append keys and values of new positions, and return them with the kept ones before them."""
+        return self._append(self.keys, keys), self._append(self.values, values)
+
+    def _append(self, cached: Tensor, new: Tensor) -> Tensor:
+        capacity = cached.shape[2]
+        joined = torch.cat((cached[:, :, : min(self.n_positions, capacity)].to(new.dtype), new), dim=2)
+        n_kept = min(joined.shape[2], capacity)
+        cached[:, :, :n_kept] = joined[:, :, joined.shape[2] - n_kept :]
+        return joined
 
 
 class TransformerBlock(Module):
@@ -88,6 +844,43 @@ class TransformerBlock(Module):
             return x + self.dropout(self.ffn(self.ln2(x)))
         x = self.ln1(x + self.dropout(y))
         return self.ln2(x + self.dropout(self.ffn(x)))
+
+
+def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) -> RotaryEmbedding | None:
+    if config.position != "rotary":
+        return None
+    frequencies = rotary_frequencies(config.rope_theta, config.d_rotary)
+    if config.rope_scaling == "linear":
+        frequencies = frequencies / config.rope_factor
+    elif config.rope_scaling == "llama3":
+        frequencies = llama3_frequencies(
+            frequencies,
+            config.rope_factor,
+            config.rope_low_freq_factor,
+            config.rope_high_freq_factor,
+            config.rope_original_context,
+        )
+    unrotated = frequencies.new_zeros((config.d_head - config.d_rotary) // 2)
+    frequencies = torch.cat((frequencies, unrotated))
+    return RotaryEmbedding(
+        config.rope_theta, config.d_head, config.context_length, device, frequencies=frequencies
+    )
+
+
+def _norm(config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> Module:
+    if config.norm == "rms":
+        return RMSNorm(config.d_model, config.norm_eps, device=device, dtype=dtype)
+    return LayerNorm(config.d_model, config.norm_eps, config.norm_bias, device=device, dtype=dtype)
+
+
+def _feed_forward(
+    config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None
+) -> Module:
+    if config.feed_forward == "swiglu":
+        return SwiGLU(config.d_model, config.d_ff, config.bias, device=device, dtype=dtype)
+    return FeedForward(
+        config.d_model, config.d_ff, config.feed_forward, bias=config.bias, device=device, dtype=dtype
+    )
 
 
 class TransformerLM(Module):
@@ -309,40 +1102,3 @@ class TransformerLM(Module):
             if self.config.position == "learned":
                 n_parameters -= self.position_embeddings.weight.numel()
         return n_parameters
-
-
-def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) -> RotaryEmbedding | None:
-    if config.position != "rotary":
-        return None
-    frequencies = rotary_frequencies(config.rope_theta, config.d_rotary)
-    if config.rope_scaling == "linear":
-        frequencies = frequencies / config.rope_factor
-    elif config.rope_scaling == "llama3":
-        frequencies = llama3_frequencies(
-            frequencies,
-            config.rope_factor,
-            config.rope_low_freq_factor,
-            config.rope_high_freq_factor,
-            config.rope_original_context,
-        )
-    unrotated = frequencies.new_zeros((config.d_head - config.d_rotary) // 2)
-    frequencies = torch.cat((frequencies, unrotated))
-    return RotaryEmbedding(
-        config.rope_theta, config.d_head, config.context_length, device, frequencies=frequencies
-    )
-
-
-def _norm(config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> Module:
-    if config.norm == "rms":
-        return RMSNorm(config.d_model, config.norm_eps, device=device, dtype=dtype)
-    return LayerNorm(config.d_model, config.norm_eps, config.norm_bias, device=device, dtype=dtype)
-
-
-def _feed_forward(
-    config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None
-) -> Module:
-    if config.feed_forward == "swiglu":
-        return SwiGLU(config.d_model, config.d_ff, config.bias, device=device, dtype=dtype)
-    return FeedForward(
-        config.d_model, config.d_ff, config.feed_forward, bias=config.bias, device=device, dtype=dtype
-    )

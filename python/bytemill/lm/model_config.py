@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
 FeedForwardKind = Literal["swiglu", "gelu", "gelu_exact", "relu", "relu2"]
-"""SwiGLU, or a name in `layers.ACTIVATIONS`."""
+"""SwiGLU, or a name in `model.ACTIVATIONS`."""
+FEED_FORWARD_MATRICES: dict[FeedForwardKind, int] = {
+    "swiglu": 3,
+    "gelu": 2,
+    "gelu_exact": 2,
+    "relu": 2,
+    "relu2": 2,
+}
+"""Number of matrices of each feed-forward network: all but the last one are d_ff × d_model."""
 NormPosition = Literal["pre", "post"]
 RopeScaling = Literal["linear", "llama3"]
 Initialization = Literal["textbook", "gpt2"]

@@ -13,7 +13,7 @@ from bytemill.errors import RunConfigError
 from bytemill.lm.cpu_threads import shared_cores
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.generation.token_decoder import CoreDecoder
-from bytemill.lm.kv_cache import KVCache
+from bytemill.lm.model import KVCache
 from bytemill.lm.permutation import key_of
 from bytemill.lm.tensors import not_finite
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.attention import softmax
 from bytemill.lm.generation.generate import NextToken, next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters
 from bytemill.lm.generation.text_stream import TextStream
+from bytemill.lm.model import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

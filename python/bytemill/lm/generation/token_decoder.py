@@ -8,16 +8,25 @@ import torch
 from torch.nn import ModuleList
 
 from bytemill._core import TokenDecoder
-from bytemill.lm.attention import MultiHeadSelfAttention
 from bytemill.lm.cpu_threads import are_cores_shared
-from bytemill.lm.layers import Dropout, Embedding, FeedForward, LayerNorm, Linear, RMSNorm, SwiGLU
-from bytemill.lm.model import TransformerBlock, TransformerLM
-from bytemill.lm.rotary import RotaryEmbedding
+from bytemill.lm.model import (
+    Dropout,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Linear,
+    MultiHeadSelfAttention,
+    RMSNorm,
+    RotaryEmbedding,
+    SwiGLU,
+    TransformerBlock,
+    TransformerLM,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bytemill.lm.kv_cache import KVCache
+    from bytemill.lm.model import KVCache
 
 _PARTS = frozenset(
     {

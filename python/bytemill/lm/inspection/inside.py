@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.activations import softmax
+from bytemill.lm.model import softmax
 from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bytemill.lm.planning.parameters import FEED_FORWARD_MATRICES, check_known
+from bytemill.lm.model_config import FEED_FORWARD_MATRICES
+from bytemill.lm.planning.parameters import check_known
 
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bytemill.errors import ModelConfigError
-from bytemill.lm.planning.parameters import FEED_FORWARD_MATRICES, block_matrices, n_parameters
+from bytemill.lm.model_config import FEED_FORWARD_MATRICES
+from bytemill.lm.planning.parameters import block_matrices, n_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,24 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bytemill.errors import ModelConfigError
+from bytemill.lm.model_config import FEED_FORWARD_MATRICES
 
 if TYPE_CHECKING:
-    from bytemill.lm.model_config import FeedForwardKind, ModelConfig
-
-FEED_FORWARD_MATRICES: dict[FeedForwardKind, int] = {
-    "swiglu": 3,
-    "gelu": 2,
-    "gelu_exact": 2,
-    "relu": 2,
-    "relu2": 2,
-}
+    from bytemill.lm.model_config import ModelConfig
 
 
 def check_known(config: ModelConfig) -> None:
     """Raise ModelConfigError if a part of the model is unknown here, so that its numbers would be wrong."""
     unknown = config.unknown_options()
-    if config.feed_forward not in FEED_FORWARD_MATRICES:
-        unknown.append(f"feed_forward {config.feed_forward!r}")
     if unknown:
         raise ModelConfigError(
             f"the parameters, FLOPs and memory of {', '.join(unknown)} are unknown",

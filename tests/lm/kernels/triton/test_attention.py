@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bytemill.lm.attention import causal_mask, scaled_dot_product_attention
 from bytemill.lm.kernels.triton import causal_attention
+from bytemill.lm.model import causal_mask, scaled_dot_product_attention
 
 
 def random_heads(

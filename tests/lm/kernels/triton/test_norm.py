@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bytemill.lm.kernels.triton import normalized
-from bytemill.lm.layers import layer_norm, rms_norm
+from bytemill.lm.model import layer_norm, rms_norm
 
 KINDS = pytest.mark.parametrize(
     ("centred", "has_bias"), [(False, False), (True, False), (True, True)], ids=["rms", "layer", "layer-bias"]
