@@ -201,7 +201,13 @@ def test_with_a_sliding_window_the_cache_holds_the_window_alone():
 def test_a_prompt_longer_than_the_context_is_read_from_its_end(model: TransformerLM):
     long = list(range(100))
     assert generate(model, long, 5, temperature=0) == generate(model, long, 5, temperature=0, use_cache=False)
-    assert generate(model, long, 1, temperature=0) == generate(model, long[-12:], 1, temperature=0)
+    assert generate(model, long, 1, temperature=0) == generate(model, long[78:], 1, temperature=0)
+
+
+def test_a_text_that_is_continued_is_the_one_that_is_generated_at_once(model: TransformerLM):
+    whole = [1, 2, 3, *generate(model, [1, 2, 3], 80, temperature=0)[0]]
+    for n in (24, 25, 30, 37, 38, 60):
+        assert generate(model, whole[:n], 20, temperature=0) == [whole[n : n + 20]]
 
 
 def test_greedy_is_the_argmax_of_the_model(model: TransformerLM):

@@ -307,7 +307,7 @@ class PromptTokens(Message):
     ids: list[int]
     tokens: list[str]
     """In hexadecimal."""
-    context_length: int
+    special: list[bool]
 
 
 class Alternative(Message):
@@ -356,9 +356,13 @@ class TextSpec(ModelSpec):
 class SurprisalResult(Message):
     """Bits of each token."""
 
+    start: str | None
+    """The token that the text follows, in hexadecimal."""
     tokens: list[str]
     """In hexadecimal."""
     ids: list[int]
+    window_starts: list[int]
+    """Index of the first token that each is predicted from; −1 is `start`."""
     bits: list[float | None]
     bits_per_byte: float | None
     n_bytes: int
@@ -385,8 +389,13 @@ class InsideResult(Message):
     """Names the trace for `head`."""
     ids: list[int]
     tokens: list[str]
+    special: list[bool]
+    n_before: int
+    """Tokens before the window."""
+    first_byte: int
+    """Position of the first token in the bytes of the text; negative for one that the text follows."""
     is_cut: bool
-    """The text has more tokens than are traced."""
+    """The window has too many tokens, so that these are the first ones of the text."""
     n_layers: int
     n_heads: int
     thumbnail_size: int
@@ -395,7 +404,7 @@ class InsideResult(Message):
     norms: list[list[float]]
     """(n_layers + 1, n_tokens)."""
     lens: list[list[list[LensToken]]]
-    """(n_layers + 1, n_tokens, up to 5)."""
+    """(n_layers + 1, n_tokens, up to 5); empty for tokens that the window before predicts."""
 
 
 class HeadSpec(Message):

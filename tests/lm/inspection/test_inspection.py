@@ -16,6 +16,7 @@ from bytemill import Tokenizer
 from bytemill.errors import RunConfigError
 from bytemill.lm.evaluate.sources import score_text_file
 from bytemill.lm.evaluate.text import evaluate_text
+from bytemill.lm.generation.generate import next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
 from bytemill.lm.inspection import sampling_stages, surprisal, trace
 from bytemill.lm.loss import token_byte_counts
@@ -44,27 +45,23 @@ def test_surprisal_is_the_loss_of_each_token(corpus: Corpus, text: str):
     assert found.ids == tokenizer.encode_ordinary(text)
     assert found.n_bytes == len(text.encode())
     row = [tokenizer.eot_token, *found.ids]
-    # Each token from the window that the documentation names.
-    done = 0
-    while done < len(found.ids):
-        start = 0 if done == 0 else max(0, done - 8)
-        end = min(len(found.ids), start + 16)
-        with torch.inference_mode():
-            logits = model(torch.tensor([row[start:end]]))[0].double()
-        for i in range(done, end):
-            expected = -torch.log_softmax(logits[i - start], -1)[row[i + 1]] / math.log(2)
-            assert found.bits[i] == pytest.approx(float(expected), rel=1e-4)
-        done = end
+    # Each token from the window from which generation predicts it.
+    for i, token_id in enumerate(found.ids):
+        (token,) = next_tokens(model, row[: i + 1], 1)
+        expected = -torch.log_softmax(token.logits.double(), -1)[token_id] / math.log(2)
+        assert found.bits[i] == pytest.approx(float(expected), rel=1e-4)
+        assert found.window_starts[i] == token.window_start - 1
+    assert found.start_id == tokenizer.eot_token
     assert found.bits_per_byte == pytest.approx(found.bits.sum() / len(text.encode()))
 
 
 def test_surprisal_adds_up_to_the_evaluation(corpus: Corpus):
     model, tokenizer = model_of(), corpus.tokenizer
     text = "The cat saw the dog. The bird ate the child. " * 4
-    while len(tokenizer.encode_ordinary(text)) % 8:
+    while (len(tokenizer.encode_ordinary(text)) - 16) % 9:
         text = text[:-1]  # the last window of the evaluation is then one of these, too
     ids = torch.tensor([tokenizer.eot_token, *tokenizer.encode_ordinary(text)]).numpy()
-    score = evaluate_text(model, ids, token_byte_counts(tokenizer), stride=8)
+    score = evaluate_text(model, ids, token_byte_counts(tokenizer), stride=9)
     assert surprisal(model, tokenizer, text).bits_per_byte == pytest.approx(score.bits_per_byte, rel=1e-4)
 
 

@@ -5,6 +5,9 @@ export interface Alternative {
   bytes: string;
   probability: number;
   sampled: number;
+  special?: boolean | undefined;
+  /** Position of the first token that it was predicted from. */
+  window_start?: number | undefined;
 }
 
 export interface BranchNode extends Alternative {
@@ -23,7 +26,7 @@ export class Branches {
   /** Node after which new tokens go. */
   tip: BranchNode;
 
-  constructor(prompt: readonly { id: number; bytes: string }[]) {
+  constructor(prompt: readonly { id: number; bytes: string; special?: boolean | undefined }[]) {
     this.root = this.node(null, { id: -1, bytes: "", probability: 1, sampled: 1 }, [], true);
     this.tip = this.root;
     for (const token of prompt) this.append(this.tip, { ...token, probability: 1, sampled: 1 }, [], true);

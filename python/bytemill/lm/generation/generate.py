@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.cpu_threads import shared_cores
+from bytemill.lm.generation.context_window import window_start
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.generation.token_decoder import CoreDecoder
 from bytemill.lm.model import KVCache
@@ -34,6 +35,8 @@ class NextToken:
     """(vocab_size,), from the model; −∞ for excluded ids."""
     log_probabilities: Tensor
     """(vocab_size,), after temperature and cut-offs; the token was sampled from these."""
+    window_start: int
+    """Position of the first id that the model read; see `context_window`."""
 
 
 def generate(
@@ -110,8 +113,7 @@ def next_tokens(
 ) -> Iterator[NextToken]:
     """Yield tokens like `generate`, with samples interleaved.
 
-    When the context is full, its older half is dropped, at the same position with and without cache, so that both
-    give the same ids.
+    When the context is full, its older half is dropped; see `context_window.window_start`.
 
     Args:
         model: As in `generate`, like all parameters that are not listed here.
@@ -142,7 +144,7 @@ def next_tokens(
                 log_probabilities = next_log_probabilities(own, parameters, rows[sample])
                 chosen = draw(log_probabilities, generators[sample])
                 rows[sample].append(chosen)
-                token = NextToken(sample, chosen, own, log_probabilities)
+                token = NextToken(sample, chosen, own, log_probabilities, window.start)
                 if (is_last is not None and is_last(token)) or chosen in stop_ids:
                     running.remove(sample)
                 yield token
@@ -158,10 +160,13 @@ def next_tokens(
 class _Window:
     """The ids that the model reads: all, or the most recent ones after the context was full."""
 
+    start: int
+    """Position of the first id that was read last."""
+
     def __init__(self, model: TransformerLM, n_rows: int, device: torch.device, *, use_cache: bool) -> None:
         self._model = model.eval()
         self._device = device
-        self._start = 0
+        self.start = 0
         self._n_seen = 0
         dtype = next(model.parameters()).dtype
         self._cache = KVCache(model.config, n_rows, device, dtype) if use_cache else None
@@ -176,15 +181,13 @@ class _Window:
     @torch.inference_mode()
     def logits_after(self, rows: list[list[int]]) -> Tensor:
         """Return the logits of the next id of each row, (n_rows, vocab_size) on the CPU."""
-        context = self._model.config.context_length
         n_ids = len(rows[0])
-        if n_ids - self._start > context:
-            # Half of the context: dropping one token would recompute the whole context for each new token.
-            self._start = n_ids - max(1, context // 2)
-            self._n_seen = self._start
+        start = window_start(n_ids, self._model.config.context_length)
+        if start != self.start:
+            self.start = self._n_seen = start
             if self._cache is not None:
                 self._cache.reset()
-        first = self._start if self._cache is None else max(self._n_seen, self._start)
+        first = start if self._cache is None else self._n_seen
         self._n_seen = n_ids
         if self._decoder is not None and first == n_ids - 1:
             return self._decoder.logits_after(rows[0][-1])[None]

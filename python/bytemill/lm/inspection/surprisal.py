@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.generation.context_window import window_start
 from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.loss import puts_space_first, token_losses
 from bytemill.lm.tensors import not_finite
@@ -32,6 +33,10 @@ class Surprisal:
     """(n_tokens,), −log₂ of the probability of each token; NaN for a first token that nothing precedes."""
     n_bytes: int
     """Bytes of the text that have a cost."""
+    start_id: int | None
+    """The id that the text follows; None if nothing precedes it."""
+    window_starts: list[int]
+    """(n_tokens,), index of the first token that each is predicted from; −1 is the token that the text follows."""
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -50,8 +55,9 @@ def surprisal(
     """Compute the surprisal of each token of `text`.
 
     The text follows the token that began every training document, or `<|endoftext|>` if the tokenizer has it;
-    otherwise its first token has no cost. Windows overlap by half a context, so that every token after the first window
-    is predicted from at least half a context. Special tokens in the text are treated as text.
+    otherwise its first token has no cost. Each token is predicted from the window from which generation predicts it:
+    see `context_window.window_start`. Special tokens in the text are treated as text. Ids without a token keep the
+    probability that the model gives them, as in `evaluate_text`; generation excludes them.
 
     Args:
         model: The model; it is set to evaluation mode.
@@ -79,7 +85,9 @@ def surprisal(
     if start is None:
         first = tokenizer.decode_bytes(ids[:1])
         n_bytes -= len(first) - (puts_space_first(tokenizer) and first.startswith(b" "))
-    return Surprisal(ids, bits, n_bytes)
+    n_before = len(row) - len(ids)
+    starts = [window_start(n_before + i, model.config.context_length) - n_before for i in range(len(ids))]
+    return Surprisal(ids, bits, n_bytes, start, starts)
 
 
 @torch.inference_mode()
@@ -92,7 +100,7 @@ def _losses(model: TransformerLM, row: list[int], check: Callable[[], None] | No
     while done < len(losses):
         if check is not None:
             check()
-        start = 0 if done == 0 else max(0, done - context // 2)
+        start = window_start(done + 1, context)
         end = min(len(losses), start + context)
         inputs = torch.tensor([row[start:end]], device=device)
         targets = torch.tensor([row[start + 1 : end + 1]], device=device)

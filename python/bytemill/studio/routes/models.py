@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -94,7 +93,9 @@ async def prompt(model_id: str, spec: PromptSpec, request: Request, studio: Stud
         trained = _load(studio, model_id, spec)
         ids = _prompt_ids(trained, spec.text)
         return PromptTokens(
-            ids=ids, tokens=_hex(trained.tokenizer, ids), context_length=trained.model.config.context_length
+            ids=ids,
+            tokens=_hex(trained.tokenizer, ids),
+            special=[trained.tokenizer.is_special_token(i) for i in ids],
         )
 
     return await studio.jobs.run(request, work)
@@ -126,6 +127,7 @@ async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> Streami
                 {
                     **_alternative(own.id, own.bytes, own.probability, own.sampled),
                     "special": tokenizer.is_special_token(own.id),
+                    "window_start": token.window_start,
                     "alternatives": [
                         _alternative(each.id, each.bytes, each.probability, each.sampled) for each in best
                     ],
@@ -140,22 +142,15 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
     """Return the distribution of the next token after each step of sampling."""
 
     def work(_: Check) -> Stages:
-        import torch
-
+        from bytemill.lm.generation.generate import next_tokens
         from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import sampling_stages
-        from bytemill.lm.tensors import not_finite
 
         trained = _load(studio, model_id, spec)
-        ids = (spec.ids or _prompt_ids(trained, ""))[-trained.model.config.context_length :]
-        _check_ids(trained, ids)
-        with torch.inference_mode():
-            device = next(trained.model.parameters()).device
-            logits = trained.model(torch.tensor([ids], device=device), last_only=True)[0, -1]
-        if not bool(torch.isfinite(logits).all()):
-            raise not_finite(trained.model)
+        ids = spec.ids or _prompt_ids(trained, "")
         excluded = ids_without_token(trained.tokenizer, trained.model.config.vocab_size)
-        logits = logits.float().cpu().index_fill(0, torch.tensor(excluded, dtype=torch.int64), -math.inf)
+        (token,) = next_tokens(trained.model, ids, 1, excluded_ids=excluded, seed=0)
+        logits = token.logits
         stages = sampling_stages(logits, _parameters(spec.sampling), ids)
         first, last = stages[0].probabilities, stages[-1].probabilities
         n_best = min(spec.n_tokens, len(logits) - len(excluded))
@@ -195,8 +190,10 @@ async def text_surprisal(model_id: str, spec: TextSpec, request: Request, studio
         trained = _load(studio, model_id, spec)
         found = surprisal(trained.model, trained.tokenizer, spec.text, bos_id=trained.bos_id, check=check)
         return SurprisalResult(
+            start=None if found.start_id is None else _hex(trained.tokenizer, [found.start_id])[0],
             tokens=_hex(trained.tokenizer, found.ids),
             ids=found.ids,
+            window_starts=found.window_starts,
             bits=[None if np.isnan(bits) else float(bits) for bits in found.bits],
             bits_per_byte=found.bits_per_byte,
             n_bytes=found.n_bytes,
@@ -228,16 +225,21 @@ _TRACES = _Traces()
 
 @router.post("/models/{model_id}/inside")
 async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Studio) -> InsideResult:
-    """Trace a text of up to 512 tokens."""
+    """Trace the window from which the token after a text is predicted, or the first 512 tokens if it has more."""
 
     def work(check: Check) -> InsideResult:
+        from bytemill.lm.generation.context_window import window_start
         from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import trace
 
         trained = _load(studio, model_id, spec)
-        limit = min(MAX_INSIDE_TOKENS, trained.model.config.context_length)
+        context = trained.model.config.context_length
         whole = _prompt_ids(trained, spec.text)
-        ids = whole[:limit]
+        start = window_start(len(whole), context)
+        is_cut = len(whole) - start > MAX_INSIDE_TOKENS
+        if is_cut:
+            start = 0
+        ids = whole[start : start + MAX_INSIDE_TOKENS]
         digest = hashlib.blake2s(f"{studio.started}\n{trained.path}\n{ids}".encode(), digest_size=12)
         key = digest.hexdigest()
         found = _TRACES.get(key)
@@ -245,17 +247,26 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
             excluded = ids_without_token(trained.tokenizer, trained.model.config.vocab_size)
             found = trace(trained.model, ids, excluded_ids=excluded, check=check)
             _TRACES.put(key, found)
+        counts = range(1, len(ids) + 1)
+        # Bytes of the token that begins a document, if the text lacks it.
+        n_added = len(
+            trained.tokenizer.decode_bytes(whole[: len(whole) - len(trained.tokenizer.encode(spec.text))])
+        )
         return InsideResult(
             key=key,
             ids=ids,
             tokens=_hex(trained.tokenizer, ids),
-            is_cut=len(whole) > limit,
+            special=[trained.tokenizer.is_special_token(i) for i in ids],
+            n_before=start,
+            first_byte=sum(len(trained.tokenizer.decode_single_token_bytes(i)) for i in whole[:start])
+            - n_added,
+            is_cut=is_cut,
             n_layers=trained.model.config.num_layers,
             n_heads=trained.model.config.num_heads,
             thumbnail_size=min(_THUMBNAIL, len(ids)),
             thumbnails=packed(_thumbnails(found), "u1"),
             norms=_lists(found.residual_norms),
-            lens=_lens(found, trained.tokenizer),
+            lens=_lens(found, trained.tokenizer, [window_start(start + n, context) == start for n in counts]),
         )
 
     return await studio.jobs.run(request, work)
@@ -285,7 +296,7 @@ def _thumbnails(found: Trace) -> np.ndarray[Any, Any]:
     return np.stack(images)
 
 
-def _lens(found: Trace, tokenizer: Tokenizer) -> list[list[list[LensToken]]]:
+def _lens(found: Trace, tokenizer: Tokenizer, is_predicted: Sequence[bool]) -> list[list[list[LensToken]]]:
     known: dict[int, str] = {}
 
     def token(token_id: int, probability: float) -> LensToken:
@@ -297,8 +308,8 @@ def _lens(found: Trace, tokenizer: Tokenizer) -> list[list[list[LensToken]]]:
     all_probabilities: list[list[list[float]]] = _lists(found.lens_probabilities)
     return [
         [
-            [token(i, p) for i, p in zip(own_ids, own, strict=True)]
-            for own_ids, own in zip(layer_ids, layer, strict=True)
+            [token(i, p) for i, p in zip(own_ids, own, strict=True)] if predicted else []
+            for own_ids, own, predicted in zip(layer_ids, layer, is_predicted, strict=True)
         ]
         for layer_ids, layer in zip(all_ids, all_probabilities, strict=True)
     ]
@@ -312,11 +323,6 @@ def _prompt_ids(trained: TrainedModel, text: str) -> list[int]:
     from bytemill.lm.generation.text_generation import prompt_ids
 
     return prompt_ids(trained.tokenizer, text, trained.bos_id)
-
-
-def _check_ids(trained: TrainedModel, ids: Sequence[int]) -> None:
-    if any(i >= trained.model.config.vocab_size for i in ids):
-        raise RunConfigError("an id is not one of the model's", hint="encode the prompt again")
 
 
 def _parameters(spec: Sampling) -> SamplingParameters:
