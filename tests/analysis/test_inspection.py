@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -71,6 +72,14 @@ def test_tokens_tile_the_text(text: str):
         sum(len(token.bytes) for token in inspection.tokens[:n]) for n in range(inspection.n_tokens)
     ]
     assert (inspection.n_bytes, inspection.n_characters) == (len(text.encode()), len(text))
+
+
+def test_bytes_are_those_of_the_text_and_not_what_a_normalizer_makes_of_it(tokenizer: bytemill.Tokenizer):
+    spec = replace(tokenizer.to_spec(), normalizer=(("Prepend", " "),))
+    inspection = inspect(bytemill.Tokenizer.from_spec(spec), "the cat")
+    assert b"".join(token.bytes for token in inspection.tokens) == b" the cat"
+    assert inspection.n_bytes == 7
+    assert inspection.metrics["bytes_per_token"] == 7 / inspection.n_tokens
 
 
 def test_special_tokens_are_marked(tokenizer: bytemill.Tokenizer):

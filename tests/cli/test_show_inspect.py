@@ -142,6 +142,19 @@ def test_inspect_json_has_offsets_and_explanations(tokenizer: bytemill.Tokenizer
     assert [i for part in document["explanations"] for i in part["ids"]] == tokenizer.encode(text)
 
 
+def test_inspect_with_a_smaller_vocabulary_uses_the_first_merges(tokenizer: bytemill.Tokenizer, run: Run):
+    text = "the cat the"
+    outcome = run(
+        "tokenizer", "inspect", "tokenizer.json", text, "--vocab-size", "260", "--json", "--explain"
+    )
+    smaller = tokenizer.truncate(260)
+    assert smaller.encode(text) != tokenizer.encode(text)
+    assert [token["id"] for token in json.loads(outcome.out)["tokens"]] == smaller.encode(text)
+    outcome = run("tokenizer", "inspect", "tokenizer.json", text, "--vocab-size", "3")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: ")
+
+
 def test_inspect_reads_files(tokenizer: bytemill.Tokenizer, run: Run):
     outcome = run("tokenizer", "inspect", "tokenizer.json", "--file", "corpus.txt", "--json")
     with open("corpus.txt", encoding="utf-8") as file:  # noqa: PTH123

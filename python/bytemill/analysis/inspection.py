@@ -128,7 +128,7 @@ def inspect(
         content = tokenizer.decode_single_token_bytes(token_id)
         tokens.append(TextToken(token_id, content, token_id in special_ids, start))
         start += len(content)
-    return Inspection(tokens, start, len(text), text_metrics(tokenizer, text, ids))
+    return Inspection(tokens, len(text.encode()), len(text), text_metrics(tokenizer, text, ids))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -319,6 +319,10 @@ def inspect(
     ids: Annotated[bool, Parameter(help="Show the ids below the tokens.")] = False,
     explain: Annotated[bool, Parameter(help="Show the merges of each pre-token in order.")] = False,
     svg: Annotated[bool, Parameter(help="Print an SVG image of the tokens and ids.")] = False,
+    vocab_size: Annotated[
+        int | None,
+        Parameter(help="Use the first merges alone: the tokenizer that training with this size would give."),
+    ] = None,
     allowed_special: options.AllowedSpecial = "all",
     errors: options.Errors = "strict",
     as_json: options.Json = False,
@@ -339,6 +343,8 @@ def inspect(
     if svg and (ids or explain or as_json):
         raise CycloptsError("give --svg without --ids, --explain and --json: the image has the ids")
     tokenizer = open_tokenizer(tokenizer_file)
+    if vocab_size is not None:
+        tokenizer = tokenizer.truncate(vocab_size)
     content = text_input(text, file).read(errors)
     with progress_of_long_work("inspecting", "tokens", quiet=quiet) as progress:
         inspection = inspect(tokenizer, content, allowed_special=allowed_special, progress=progress)

@@ -366,6 +366,8 @@ class SurprisalResult(Message):
     bits: list[float | None]
     bits_per_byte: float | None
     n_bytes: int
+    is_evaluated: bool
+    """`bytemill lm eval` gives the same bits per byte: there is one window, and no special token in the text."""
 
 
 class InsideSpec(ModelSpec):

@@ -2,6 +2,7 @@
 
 import { get, messageOf, watchConnection, type Schemas } from "./api";
 import { TextDocument } from "./document.svelte";
+import type { Snippet } from "./snippets";
 
 export const VIEWS = [
   { id: "tokens", title: "Tokens" },
@@ -17,11 +18,6 @@ export const WELCOME =
   'Tokens are what a language model reads.\n\nIt\'s 2026: naïve café, 日本語, مرحبا, 👩‍💻 and 3.14159.\n\n' +
   'def main(argv):\n    """Indented code."""\n    return [x ** 2 for x in range(10)]\n';
 const MAX_IN_URL = 2000;
-
-interface Snippet {
-  python: string;
-  command: string;
-}
 
 class App {
   view: ViewId = $state("tokens");
@@ -54,7 +50,8 @@ class App {
   /** Values that one view keeps in the URL. */
   extra: Record<string, string> = $state({});
 
-  snippet: Snippet | null = $state.raw(null);
+  /** Code that computes what each view shows. */
+  snippets: Partial<Record<ViewId, Snippet | null>> = $state({});
   summaries = new Map<string, Promise<Schemas["TokenizerSummary"]>>();
   /** Fragment of the URL when it was last read or written here. */
   private knownHash = "";
@@ -151,6 +148,13 @@ class App {
       found.catch(() => this.summaries.delete(id));
     }
     return found;
+  }
+
+  /** How Python and the command line name a model, or one of its checkpoints; null if there is none. */
+  argument(model: string, checkpoint: number | null): string | null {
+    const path = this.models.find((each) => each.id === model)?.argument;
+    if (path === undefined) return null;
+    return checkpoint === null ? path : `${path}/checkpoints/step_${String(checkpoint).padStart(8, "0")}`;
   }
 
   nameOf(tokenizer: string): string {

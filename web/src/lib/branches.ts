@@ -8,6 +8,8 @@ export interface Alternative {
   special?: boolean | undefined;
   /** Position of the first token that it was predicted from. */
   window_start?: number | undefined;
+  /** Number of tokens after which the run began that made it. */
+  run_start?: number | undefined;
 }
 
 export interface BranchNode extends Alternative {

@@ -32,17 +32,3 @@ export function ago(seconds: number): string {
   if (seconds < 86_400) return `${Math.round(seconds / 3600)} h ago`;
   return `${Math.round(seconds / 86_400)} days ago`;
 }
-
-/** A string as a literal of Python. */
-export function pythonString(text: string): string {
-  const escaped = JSON.stringify(text).replace(/[\u007f-\uffff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
-  // Python reads two \u escapes of a pair as two characters.
-  return escaped.replace(/\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})/gi, (_, high: string, low: string) => {
-    const code = ((parseInt(high, 16) & 0x3ff) << 10) + (parseInt(low, 16) & 0x3ff) + 0x10000;
-    return `\\U${code.toString(16).padStart(8, "0")}`;
-  });
-}
-
-/** A string as a word of a POSIX shell. */
-export const shellWord = (text: string): string =>
-  /^[\w@%+=:,./-]+$/.test(text) && !text.startsWith("-") ? text : `'${text.replaceAll("'", "'\\''")}'`;

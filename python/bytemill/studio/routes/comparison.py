@@ -31,7 +31,8 @@ async def compare(spec: ComparisonSpec, request: Request, studio: Studio) -> Com
         from bytemill.comparison import compare as run
 
         content = studio.texts.get(spec.text).content
-        lines = [line for line in content.split("\n") if line]
+        # As `bytemill tokenizer compare --documents line` reads them.
+        lines = [line for each in content.split("\n") if (line := each.removesuffix("\r"))]
         if not lines:
             raise CorpusError("the text is empty", hint="type a text, or open one")
         shelf = studio.library.shelf()

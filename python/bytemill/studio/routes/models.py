@@ -197,6 +197,9 @@ async def text_surprisal(model_id: str, spec: TextSpec, request: Request, studio
             bits=[None if np.isnan(bits) else float(bits) for bits in found.bits],
             bits_per_byte=found.bits_per_byte,
             n_bytes=found.n_bytes,
+            is_evaluated=found.window_starts[-1] <= 0
+            and not trained.config.training.document_mask
+            and trained.tokenizer.encode(spec.text) == found.ids,
         )
 
     return await studio.jobs.run(request, work)
