@@ -86,6 +86,7 @@ def test_temperature_0_takes_the_most_likely_token(row: list[float]):
         ({"temperature": 1e300}, {0, 2, 3}),
         ({"top_p": 1e-50}, {0}),
         ({"repetition_penalty": 1e-300}, {0, 2, 3}),
+        ({"repetition_penalty": 5e-324}, {0, 2, 3}),
         ({"repetition_penalty": 1e300}, {0, 2, 3}),
     ],
 )

@@ -87,7 +87,8 @@ def _add_errors(app: FastAPI) -> None:
     async def on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         position = ".".join(map(str, first["loc"][1:]))
-        return failed(422, f"{position}: {first['msg']}" if position else str(first["msg"]))
+        message = str(first["msg"]).removeprefix("Value error, ")
+        return failed(422, f"{position}: {message}" if position else message)
 
     # Registered for the sake of the checker, which takes nested functions for unused.
     _ = on_error, on_unknown, on_stale, on_large, on_surrogate, on_edit, on_cancelled, on_invalid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Packed = Annotated[str, Field(description="little-endian numbers in base64")]
 TokenizerId = Annotated[str, Field(max_length=64)]
@@ -270,12 +270,21 @@ class ModelSpec(Message):
     checkpoint: Annotated[int, Field(ge=0)] | None = None
 
 
+LEAST_TEMPERATURE = 0.01
+
+
+def _temperature(value: float) -> float:
+    if 0 < value < LEAST_TEMPERATURE:
+        raise ValueError(f"{value:g} is too small: choose 0, or {LEAST_TEMPERATURE} or more")
+    return value
+
+
 class Sampling(Message):
     """See `SamplingParameters`."""
 
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] = 1.0
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] = 1.0
     no_repeat_ngram: Annotated[int, Field(ge=0, le=64)] = 0
-    temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
+    temperature: Annotated[float, Field(ge=0, le=100), AfterValidator(_temperature)] = 1.0
     top_k: Annotated[int, Field(ge=0, le=1 << 24)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0

@@ -74,7 +74,8 @@ def next_log_probabilities(
         seen = seen[x[seen] > -np.inf]
         # Dividing a negative logit would increase it.
         values, penalty = x[seen].astype(np.float64), parameters.repetition_penalty
-        x[seen] = np.clip(np.where(values > 0, values / penalty, values * penalty), -_LARGEST, _LARGEST)
+        with np.errstate(over="ignore"):  # to infinity, which is clipped
+            x[seen] = np.clip(np.where(values > 0, values / penalty, values * penalty), -_LARGEST, _LARGEST)
     banned = _repeating_ids(history, parameters.no_repeat_ngram)
     if banned and (np.delete(x, banned) > -np.inf).any():
         x[banned] = -np.inf
