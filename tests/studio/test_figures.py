@@ -1,10 +1,15 @@
 """Figures have one definition, and values that no figure can be computed from are refused by name."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from bytemill.studio.library import Library
+from bytemill.studio.server import listen, running
 from tests.studio.conftest import id_of
 
 
@@ -73,3 +78,54 @@ def test_values_at_the_ends_of_their_ranges_give_probabilities(
     assert tokens[0]["sampled"] > 0
     if sampling.get("temperature") == 0:
         assert tokens[0]["id"] == found["tokens"][0]["id"]
+
+
+@pytest.fixture(scope="module")
+def odd_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs that have finished, that have not, and with numbers that JSON lacks."""
+    root = tmp_path_factory.mktemp("runs")
+    for name, config, step in (
+        ("finished", "[training]\nsteps = 6\n", 6),
+        ("stopped", "[training]\nsteps = 7\n", 6),
+        ("odd", "[training]\nsteps = nan\nrate = inf\n", 6),
+        ("without", "", 6),
+    ):
+        folder = root / name
+        (folder / "checkpoints" / f"step_{step:08d}").mkdir(parents=True)
+        (folder / "config.toml").write_text(config)
+        (folder / "metrics.jsonl").write_text(
+            '{"kind": "step", "step": 1, "loss": NaN}\n'
+            '{"kind": "validation", "step": 1, "bits_per_byte": Infinity, "classes": {"a": {"loss": -Infinity}}}\n'
+        )
+    return root
+
+
+@pytest.fixture(scope="module")
+def odd(odd_root: Path) -> Iterator[httpx.Client]:
+    with (
+        running(Library(odd_root), listen(port=0)) as address,
+        httpx.Client(base_url=f"{address}api/v1", timeout=60, trust_env=False) as own,
+    ):
+        yield own
+
+
+def test_a_run_is_finished_when_the_checkpoint_of_its_last_step_is_there(odd: httpx.Client):
+    runs = {run["name"]: run["is_finished"] for run in odd.get("/runs").json()["runs"]}
+    assert runs == {"finished": True, "stopped": False, "odd": False, "without": False}
+
+
+def test_numbers_that_json_lacks_are_null(odd: httpx.Client):
+    def refuse(constant: str) -> Any:
+        raise AssertionError(f"{constant} is no JSON")
+
+    answer = odd.get("/runs")
+    (run,) = (run for run in json.loads(answer.text, parse_constant=refuse)["runs"] if run["name"] == "odd")
+    assert run["config"] == {"training.steps": None, "training.rate": None}
+    metrics = json.loads(odd.get(f"/runs/{run['id']}/metrics").text, parse_constant=refuse)
+    (validation,) = metrics["others"]["validation"]
+    assert validation == {
+        "kind": "validation",
+        "step": 1,
+        "bits_per_byte": None,
+        "classes": {"a": {"loss": None}},
+    }

@@ -224,6 +224,8 @@ class RunSummary(Message):
     name: str
     argument: str
     seconds_since_change: float
+    is_finished: bool
+    """The checkpoint of the last step is there."""
     checkpoints: list[int]
     tokenizer: str | None
     """Id of its tokenizer."""

@@ -11,9 +11,11 @@ const KINDS: [string, RegExp][] = [
   ["digits", /^\p{N}$/u],
   ...SCRIPTS.map((name): [string, RegExp] => [name, new RegExp(`^\\p{Script=${name}}$`, "u")]),
   ["other letters", /^[\p{L}\p{M}]$/u],
-  ["emoji", /^[\p{Extended_Pictographic}\u200d\ufe0f]$/u],
   ["punctuation and symbols", /^[^]$/u],
 ];
+/** A character as people see it that is shown as emoji: by itself, by a variation selector, or as a keycap. */
+const EMOJI = /\p{Emoji_Presentation}|\p{Extended_Pictographic}\ufe0f|\u20e3/u;
+const segmenter = new Intl.Segmenter("en");
 
 export interface KindRow {
   kind: string;
@@ -23,25 +25,29 @@ export interface KindRow {
   nTokens: number;
 }
 
-/** Statistics of the first `limit` bytes of a text. */
+/** Statistics of the first `limit` bytes of a text. All code points of what people see as one character are of one kind. */
 export function kindsOf(text: string, vocabulary: Vocabulary, ids: Uint32Array, limit: number): KindRow[] {
-  const rows = KINDS.map(([kind]): KindRow => ({ kind, nCharacters: 0, nBytes: 0, nTokens: 0 }));
+  const rows = [...KINDS.map(([kind]) => kind), "emoji"].map((kind): KindRow => ({ kind, nCharacters: 0, nBytes: 0, nTokens: 0 }));
   const known = new Map<string, number>();
   let token = 0;
   let length = ids.length ? vocabulary.lengths[ids[0]!]! : 0;
   let end = length;
   let at = 0;
-  for (const character of text) {
+  for (const { segment } of segmenter.segment(text.slice(0, limit))) {
     if (at >= limit || token >= ids.length) break;
-    let kind = known.get(character);
+    let kind = known.get(segment);
     if (kind === undefined) {
-      kind = KINDS.findIndex(([, pattern]) => pattern.test(character));
-      known.set(character, kind);
+      const base = String.fromCodePoint(segment.codePointAt(0)!);
+      kind = EMOJI.test(segment) ? KINDS.length : KINDS.findIndex(([, pattern]) => pattern.test(base));
+      known.set(segment, kind);
     }
     const row = rows[kind]!;
-    const code = character.codePointAt(0)!;
-    const n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    row.nCharacters++;
+    let n = 0;
+    for (const character of segment) {
+      const code = character.codePointAt(0)!;
+      n += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+      row.nCharacters++;
+    }
     row.nBytes += n;
     for (let i = 0; i < n; i++, at++) {
       while (at >= end && token + 1 < ids.length) {

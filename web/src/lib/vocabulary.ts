@@ -7,7 +7,10 @@ export const NO_TOKEN = 0xffffffff;
 const NEWLINE = 10;
 
 export class Vocabulary {
+  /** One more than the highest id. */
   readonly size: number;
+  /** Number of tokens, with special ones: ids may have gaps. */
+  readonly nTokens: number;
   readonly data: Uint8Array;
   readonly lengths: Uint32Array;
   readonly left: Uint32Array;
@@ -46,6 +49,7 @@ export class Vocabulary {
       if (rank !== NO_TOKEN) this.idOfRank.set(rank, id);
       at += n;
     }
+    this.nTokens = this.lengths.reduce((sum, length) => sum + Number(length > 0), 0);
   }
 
   bytes(id: number): Uint8Array {

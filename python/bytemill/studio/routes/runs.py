@@ -50,12 +50,15 @@ def _summary(entry: Entry, shelf: Shelf, studio: Studio) -> RunSummary | None:
         config = _flat(settings)
     except tomllib.TOMLDecodeError:
         config = {}
+    checkpoints = list(checkpoint_paths(entry.path))
+    steps = config.get("training.steps")
     return RunSummary(
         id=entry.id,
         name=entry.name,
         argument=studio.library.argument_of(entry),
         seconds_since_change=max(0.0, time.time() - changed),
-        checkpoints=list(checkpoint_paths(entry.path)),
+        is_finished=isinstance(steps, int) and bool(checkpoints) and checkpoints[-1] >= steps,
+        checkpoints=checkpoints,
         tokenizer=tokenizer_of(entry, shelf),
         config=config,
     )
