@@ -6,12 +6,20 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from bytemill.lm.generation.context_window import window_start
 from tests.studio.browser.conftest import until
 from tests.studio.conftest import id_of
 
 Open = Callable[..., Any]
+
+
+def check_accessibility(page: Any) -> None:
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "best-practice"]})
+        assert not found.response["violations"], f"{scheme}: {found.generate_report()}"
 
 
 @pytest.fixture
@@ -59,6 +67,8 @@ def test_the_lab_shows_the_probabilities_of_generation_beyond_the_context(open_p
                 "[...document.querySelectorAll('[aria-label=\"Sampling lab\"] tbody td.n')].slice(0, 12)"
                 f".map((cell) => cell.textContent).join('') === {wanted!r}",
             )
+    page.locator(".gen").nth(18).click()
+    check_accessibility(page)
 
 
 def test_surprisal_and_inside_mark_the_window(open_page: Open, model_id: str, client: httpx.Client):
@@ -72,7 +82,8 @@ def test_surprisal_and_inside_mark_the_window(open_page: Open, model_id: str, cl
     starts = client.post(f"/models/{model_id}/surprisal", json={"text": text}).json()["window_starts"]
     until(page, "document.querySelectorAll('.tok.window').length === 1")
     assert page.locator(".tok.window").get_attribute("data-token") == f"0-{starts[40]}"
-    assert f"the {40 - starts[40]} tokens from the mark" in page.get_by_test_id("window").inner_text()
+    assert f"has read {40 - starts[40]} tokens" in page.get_by_test_id("window").inner_text()
+    check_accessibility(page)
     page.locator(".segment").nth(3).click()
     until(page, "document.querySelectorAll('.tok.window').length === 0")
 
@@ -86,3 +97,4 @@ def test_surprisal_and_inside_mark_the_window(open_page: Open, model_id: str, cl
     page.wait_for_selector(f"h2:has-text('residual stream at token {last}')")
     cells = page.locator(".lens tbody tr").first.locator("td").all_inner_texts()
     assert [cell == "–" for cell in cells] == [not best for best in inside["lens"][-1]]
+    check_accessibility(page)
