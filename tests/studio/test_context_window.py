@@ -88,6 +88,7 @@ def test_surprisal_and_the_lens_are_those_of_generation(
         inside = client.post(f"{path}/inside", json={"text": prompt}).json()
         start = inside["n_before"]
         assert (inside["ids"], start) == (ids[start:n], window_start(n, CONTEXT))
+        assert inside["first_byte"] == len(trained.tokenizer.decode_bytes(ids[:start]))
         assert inside["special"] == [i == trained.tokenizer.eot_token for i in ids[start:n]]
         assert inside["lens"][-1][-1], "the token after the text is predicted from this window"
         for i, best in enumerate(inside["lens"][-1], start):

@@ -88,7 +88,8 @@ def test_the_token_that_began_training_documents_is_put_first(
     ids = [7, *trained.tokenizer.encode("The cat")]
     assert client.post(f"{path}/prompt", json={"text": ""}).json()["ids"] == [7]
     assert client.post(f"{path}/prompt", json={"text": "The cat"}).json()["ids"] == ids
-    assert client.post(f"{path}/inside", json={"text": "The cat"}).json()["ids"] == ids
+    inside = client.post(f"{path}/inside", json={"text": "The cat"}).json()
+    assert (inside["ids"], inside["first_byte"]) == (ids, -len(own.tokenizer.decode_single_token_bytes(7)))
     found = client.post(f"{path}/surprisal", json={"text": "The cat"}).json()
     expected = surprisal(own.model, own.tokenizer, "The cat", bos_id=7)
     assert found["bits"] == pytest.approx(expected.bits.tolist(), rel=1e-4)
