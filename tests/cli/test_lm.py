@@ -26,9 +26,9 @@ TINY = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from bytemill.lm.training import peak_rate
+    from bytemill.lm.training import preparation
 
-    monkeypatch.setattr(peak_rate, "matmul_rate", lambda *_: 1e10)
+    monkeypatch.setattr(preparation, "matmul_rate", lambda *_: 1e10)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -120,7 +120,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def stopped_by_signals() -> AbstractContextManager[Any]:
-    from bytemill.lm.training.interruption import stop_signals  # torch takes seconds to import
+    from bytemill.lm.processes import stop_signals  # torch takes seconds to import
 
     return stop_signals()
 

@@ -75,7 +75,7 @@ def one_thread() -> Iterator[None]:
 def test_an_interrupted_study_resumes_and_ends_with_the_table(
     tmp_path: Path, base_tokenizer: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bytemill.lm.training.peak_rate.matmul_rate", lambda *_: 1e10)
+    monkeypatch.setattr("bytemill.lm.training.preparation.matmul_rate", lambda *_: 1e10)
     folder = tmp_path / "study"
     interrupted = Calls(fail_at=7)
     hellaswag = ("--hellaswag", str(items(tmp_path / "hellaswag.jsonl")))

@@ -144,4 +144,4 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def quick_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the measurement of the device, which takes a third of a second per run."""
-    monkeypatch.setattr("bytemill.lm.training.peak_rate.matmul_rate", lambda *_: 1e10)
+    monkeypatch.setattr("bytemill.lm.training.preparation.matmul_rate", lambda *_: 1e10)

@@ -27,7 +27,7 @@ import torch
 import torch._dynamo
 import torch.distributed.fsdp
 
-from bytemill.lm.training import checkpoint_write, peak_rate, save_and_resume, trainer
+from bytemill.lm.training import preparation, run_checkpoint, save_and_resume, trainer
 from bytemill.lm.training.config import resolve
 
 
@@ -71,16 +71,16 @@ def die_in_call(last: int) -> None:
 
         return call
 
-    def begin(*arguments: Any, **options: Any) -> checkpoint_write.CheckpointWrite:
+    def begin(*arguments: Any, **options: Any) -> run_checkpoint.CheckpointWrite:
         nonlocal n_checkpoints
         n_checkpoints += 1
-        return checkpoint_write.CheckpointWrite(*arguments, **options)
+        return run_checkpoint.CheckpointWrite(*arguments, **options)
 
     changed: Any = save_and_resume
     changed.CheckpointWrite = begin
     for owner, name in ((os, "fsync"), (shutil, "rmtree"), (Path, "rename"), (Path, "mkdir")):
         setattr(owner, name, counted(getattr(owner, name)))
-    checkpoint_write.write_tensors = counted(checkpoint_write.write_tensors)
+    run_checkpoint.write_tensors = counted(run_checkpoint.write_tensors)
 
 
 def outcome(status: int, error: Path) -> str | None:
@@ -88,7 +88,7 @@ def outcome(status: int, error: Path) -> str | None:
 
 
 def main() -> None:
-    peak_rate.matmul_rate = lambda *_: 1e10  # measuring the device takes a third of a second
+    preparation.matmul_rate = lambda *_: 1e10  # measuring the device takes a third of a second
     torch.set_num_threads(1)
     for line in sys.stdin:
         request = json.loads(line)

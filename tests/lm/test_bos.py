@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "run.folder": str(folder / "run"),
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bytemill.lm.training.peak_rate.matmul_rate", lambda *_: 1e10)
+        patch.setattr("bytemill.lm.training.preparation.matmul_rate", lambda *_: 1e10)
         train(resolve([("the test", values)], n_vocab=tokenizer.n_vocab))
         mixed = {**values, "data.train": [str(folder / "shards"), str(folder / "plain")]}
         mixed |= {"run.folder": str(folder / "mixed"), "run.sample_every": 0}

@@ -26,7 +26,7 @@ from bytemill.lm.checkpoint import (
 )
 from bytemill.lm.tensor_files import write_tensors
 from bytemill.lm.training.metrics_log import MetricsLog, read_metrics
-from bytemill.lm.training.run_state import generators_state, restore_generators
+from bytemill.lm.training.save_and_resume import generators_state, restore_generators
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool]
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)

@@ -11,7 +11,7 @@ from bytemill.lm import preset
 from bytemill.lm.planning.device_rates import DEVICES, find_device
 from bytemill.lm.planning.user_input import plan_for
 from bytemill.lm.training.config import TrainingConfig
-from bytemill.lm.training.peak_rate import peak_rate
+from bytemill.lm.training.preparation import peak_rate
 
 
 @pytest.mark.parametrize(

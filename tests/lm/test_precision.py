@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bytemill.errors import RunConfigError
 from bytemill.lm.device import autocast, pick_precision
 from bytemill.lm.model import ModelConfig, TransformerLM
-from bytemill.lm.training.loss_scale import LossScale
+from bytemill.lm.training.run import LossScale
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:

@@ -362,7 +362,7 @@ def test_the_default_corpus_of_this_python_is_a_few_megabytes(tmp_path: Path):
 def test_a_model_learns_and_is_in_the_report(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     import torch
 
-    monkeypatch.setattr("bytemill.lm.training.peak_rate.matmul_rate", lambda *_: 1e10)
+    monkeypatch.setattr("bytemill.lm.training.preparation.matmul_rate", lambda *_: 1e10)
     torch.set_num_threads(1)
     records: list[dict[str, object]] = []
     result = run_all(

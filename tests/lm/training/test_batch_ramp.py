@@ -9,8 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytemill.lm.training.batch_division import n_pass_sizes, pass_sizes
-from bytemill.lm.training.batch_ramp import n_sequences, sequences_at
+from bytemill.lm.training.batch_reader import n_pass_sizes, n_sequences, pass_sizes, sequences_at
 from bytemill.lm.training.config import Resolved, TrainingConfig
 from bytemill.lm.training.trainer import train
 

@@ -10,8 +10,7 @@ import torch
 
 from bytemill.errors import ShardError
 from bytemill.lm.batches import ShardBatches
-from bytemill.lm.training.batch_division import pass_sizes
-from bytemill.lm.training.batch_reader import BatchReader
+from bytemill.lm.training.batch_reader import BatchReader, pass_sizes
 from bytemill.lm.training.config import TrainingConfig
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError, ShardError
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.loading import load_trained
-from bytemill.lm.training import checkpoint_write
+from bytemill.lm.training import run_checkpoint
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.run_checkpoint import FORMAT, MANIFEST, OPTIMIZER, TRAINER, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
@@ -53,13 +53,13 @@ def test_training_continues_while_a_checkpoint_is_written(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
     may_write = Event()
-    real = checkpoint_write.write_tensors
+    real = run_checkpoint.write_tensors
 
     def wait_and_write(*arguments: Any) -> str:
         assert may_write.wait(60)
         return real(*arguments)
 
-    monkeypatch.setattr(checkpoint_write, "write_tensors", wait_and_write)
+    monkeypatch.setattr(run_checkpoint, "write_tensors", wait_and_write)
     seen: list[tuple[str, int]] = []
 
     def look(record: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ def settings_in(resolved: Resolved, folder: Path) -> Resolved:
 def test_a_full_disk_ends_the_run_and_the_last_checkpoint_remains(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, asynchronous: str
 ):
-    real = checkpoint_write.write_tensors
+    real = run_checkpoint.write_tensors
     n_written = 0
 
     def write_half(file: Any, *arguments: Any) -> str:
@@ -157,7 +157,7 @@ def test_a_full_disk_ends_the_run_and_the_last_checkpoint_remains(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(file, *arguments)
 
-    monkeypatch.setattr(checkpoint_write, "write_tensors", write_half)
+    monkeypatch.setattr(run_checkpoint, "write_tensors", write_half)
     resolved = settings(**{**SHORT, "run__async_checkpoints": asynchronous})
     with pytest.raises(
         OutputError, match=r"cannot write .*/step_00000004/.*: no space is left on the device"
@@ -295,7 +295,7 @@ def test_a_run_that_fails_while_it_writes_completes_the_checkpoint(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
     has_failed = Event()
-    real = checkpoint_write.write_tensors
+    real = run_checkpoint.write_tensors
 
     def wait_and_write(*arguments: Any) -> str:
         assert has_failed.wait(60)
@@ -306,7 +306,7 @@ def test_a_run_that_fails_while_it_writes_completes_the_checkpoint(
             has_failed.set()
             raise RuntimeError("the power fails")
 
-    monkeypatch.setattr(checkpoint_write, "write_tensors", wait_and_write)
+    monkeypatch.setattr(run_checkpoint, "write_tensors", wait_and_write)
     resolved = settings(**SHORT)
     with pytest.raises(RuntimeError, match="power"):
         train(resolved, on_record=fail)

@@ -1,7 +1,7 @@
 """Spikes: steps far above the running median."""
 
 from bytemill.lm.training.config import OptimizerConfig
-from bytemill.lm.training.spikes import SpikeDetector
+from bytemill.lm.training.run import SpikeDetector
 
 OPTIONS = OptimizerConfig(spike_norm=5.0, spike_loss=2.0)
 

@@ -15,13 +15,13 @@ from bytemill.lm.evaluate.token_classes import LossByClass
 from bytemill.lm.generation.generate import generate
 from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
 from bytemill.lm.permutation import key_of
-from bytemill.lm.training.batch_division import divide_batch
+from bytemill.lm.training.batch_reader import divide_batch
 from bytemill.lm.training.data import UNNAMED
 from bytemill.lm.training.distributed import whole_model
 from bytemill.lm.training.run import is_due, is_validation_due
 
 if TYPE_CHECKING:
-    from bytemill.lm.training.log_records import Recorder
+    from bytemill.lm.training.metrics_log import Recorder
     from bytemill.lm.training.run import Run
 
 

@@ -26,16 +26,15 @@ import torch
 
 from bytemill import errors
 from bytemill.errors import BytemillError, ProcessFailedError, RunConfigError
-from bytemill.lm.processes import RENDEZVOUS, Processes, processes_from_environment
-from bytemill.lm.training.batch_division import check_division
-from bytemill.lm.training.interruption import stop_signals
+from bytemill.lm.processes import RENDEZVOUS, Processes, processes_from_environment, stop_signals
+from bytemill.lm.training.batch_reader import check_division
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:
+    from bytemill.lm.processes import StopRequest
     from bytemill.lm.training.config import Resolved
-    from bytemill.lm.training.interruption import StopRequest
-    from bytemill.lm.training.log_records import OnRecord
+    from bytemill.lm.training.metrics_log import OnRecord
 
 _GRACE_SECONDS = 3.0
 """Time for the other processes to end after the first error; then they are killed."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
-from bytemill.lm.device import pick_precision, total_memory
+from bytemill.lm.device import matmul_rate, pick_precision, total_memory
 from bytemill.lm.evaluate.items import read_items
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.planning import largest_batch, training_memory
-from bytemill.lm.training.batch_division import check_division, divide_batch, n_pass_sizes
-from bytemill.lm.training.batch_reader import BatchReader
+from bytemill.lm.planning.device_rates import DEVICES, find_device, is_slice
+from bytemill.lm.training.batch_reader import BatchReader, check_division, divide_batch, n_pass_sizes
 from bytemill.lm.training.data import (
     bos_id_of,
     data_folders,
@@ -29,11 +29,10 @@ from bytemill.lm.training.data import (
 )
 from bytemill.lm.training.distributed import allow_compiled_shapes, compile_blocks, shard_model
 from bytemill.lm.training.initial_weights import find_initial_weights, load_initial_weights
-from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.optimization import make_optimizer
-from bytemill.lm.training.run import Run
+from bytemill.lm.training.run import LossScale, Run
 from bytemill.lm.training.run_folder import RunFolder
-from bytemill.lm.training.run_state import seed_generators
+from bytemill.lm.training.save_and_resume import seed_generators
 from bytemill.lm.training.trackers import check_trackers
 from bytemill.lm.weight_average import WeightAverage
 from bytemill.shards.background_check import BackgroundCheck
@@ -45,8 +44,10 @@ from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
+    from bytemill.lm.planning.memory import Precision
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Resolved, TrainConfig
+
 
 MEMORY_HINT = (
     "lower --training.batch-size, --model.context-length or --model.num-layers, or add "
@@ -196,3 +197,35 @@ def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes)
             + (" per process" if processes.local_count > 1 else ""),
             hint=MEMORY_HINT + (f"; the largest batch that may fit is {largest:,}" if largest else ""),
         )
+
+
+_PRECISIONS: dict[torch.dtype, Precision] = {
+    torch.float32: "float32",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
+
+
+def peak_rate(run: Run) -> tuple[float | None, str]:
+    """Return the FLOPs per second of dense matrix products that this process's device can do, and their source.
+
+    For GPUs it is the figure of the data sheet, or its share for a MIG slice; None for one that is not in
+    `device_rates`. For the CPU it is the
+    measured rate of a large product; only the first process, which reports it, measures.
+    """
+    if run.device.type == "cpu":
+        rate = matmul_rate(run.device, run.dtype) if run.processes.is_first else None
+        return rate, "the measured rate of matrix products"
+    name = torch.cuda.get_device_name(run.device) if run.device.type == "cuda" else run.device.type
+    key = find_device(name)
+    precision = "tf32" if run.config.training.precision == "tf32" else _PRECISIONS[run.dtype]
+    rate = DEVICES[key].rate(precision) if key else None
+    if key is None or rate is None:
+        return None, f"unknown for {name} in {precision}"
+    if not is_slice(name):
+        return rate, f"the peak of {name}"
+    n_all = DEVICES[key].n_multiprocessors
+    if n_all is None:
+        return None, f"unknown for {name}, a part of a GPU"
+    n_own = cast("Any", torch.cuda).get_device_properties(run.device).multi_processor_count
+    return rate * n_own / n_all, f"the peak of {n_own} of the {n_all} multiprocessors of {name}"

@@ -1,17 +1,22 @@
-"""The state of a training run between two steps."""
+"""The state of a run between two steps, with its detector of spikes and its scale of the loss."""
+
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+# torch._foreach_… have no public names; torch's own optimizers use them.
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING
 
-from bytemill.lm.training.spikes import SpikeDetector
+import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    import torch
+    from torch import Tensor
     from torch.optim import Optimizer
 
     from bytemill.lm.batches import JoinedShards, ShardBatches
@@ -21,14 +26,84 @@ if TYPE_CHECKING:
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.batch_reader import BatchReader
-    from bytemill.lm.training.checkpoint_write import CheckpointWrite
-    from bytemill.lm.training.config import TrainConfig
-    from bytemill.lm.training.loss_scale import LossScale
-    from bytemill.lm.training.run_checkpoint import ShardHashes
+    from bytemill.lm.training.config import OptimizerConfig, TrainConfig
+    from bytemill.lm.training.run_checkpoint import CheckpointWrite, ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
     from bytemill.lm.weight_average import WeightAverage
     from bytemill.shards.background_check import BackgroundCheck
     from bytemill.tokenizer.tokenizer import Tokenizer
+
+
+_LARGEST = 2.0**24
+
+
+@dataclass
+class LossScale:
+    """A power of two that halves when a gradient overflows, and doubles after `growth_steps` finite steps."""
+
+    value: float = 2.0**16
+    n_finite: int = 0
+    """Finite steps since the last change."""
+    growth_steps: int = 2000
+
+    @torch.no_grad()
+    def unscale(self, parameters: Iterable[Tensor]) -> None:
+        """Divide the gradients by the scale, in place."""
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if gradients:
+            torch._foreach_mul_(gradients, 1 / self.value)
+
+    def update(self, *, is_finite: bool) -> bool:
+        """Adapt the scale after a step.
+
+        Returns:
+            Whether the step was lost to the scale alone: the gradients may be finite with a smaller one.
+        """
+        if not is_finite:
+            can_shrink = self.value > 1
+            self.value, self.n_finite = max(1.0, self.value / 2), 0
+            return can_shrink
+        self.n_finite += 1
+        if self.n_finite >= self.growth_steps:
+            self.value, self.n_finite = min(2 * self.value, _LARGEST), 0
+        return False
+
+
+_WINDOW, _MINIMUM = 100, 20
+
+
+@dataclass
+class SpikeDetector:
+    """Losses and gradient norms of the last 100 steps, from which their medians are computed.
+
+    Spikes enter the medians too, so a lasting change is no longer a spike after half a window.
+    """
+
+    losses: list[float] = field(default_factory=list[float])
+    norms: list[float] = field(default_factory=list[float])
+
+    def add(self, loss: float, norm: float, options: OptimizerConfig) -> dict[str, float] | None:
+        """Add a step whose loss and gradient norm are finite.
+
+        Returns:
+            The values of a spike and the medians of the steps before it; None if there is no spike, or fewer than 20
+            steps before this one.
+        """
+        spike = None
+        if len(self.losses) >= _MINIMUM:
+            usual_loss, usual_norm = median(self.losses), median(self.norms)
+            if (options.spike_loss and loss > options.spike_loss * usual_loss) or (
+                options.spike_norm and norm > options.spike_norm * usual_norm
+            ):
+                spike = {
+                    "loss": loss,
+                    "median_loss": usual_loss,
+                    "grad_norm": norm,
+                    "median_grad_norm": usual_norm,
+                }
+        self.losses = [*self.losses[1 - _WINDOW :], loss]
+        self.norms = [*self.norms[1 - _WINDOW :], norm]
+        return spike
 
 
 @dataclass

@@ -1,41 +1,97 @@
-"""Save the state of a run in checkpoints, and resume from the newest one."""
+"""Save a run and resume it: its weights, optimizer, position in the data and random generators."""
 
 from __future__ import annotations
 
 import json
+import random
 from contextlib import closing, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
 
 from bytemill.errors import BytemillError, CheckpointError, OutputError
 from bytemill.lm.checkpoint import distinct
+from bytemill.lm.permutation import key_of
 from bytemill.lm.sharded_tensors import is_sharded, whole
-from bytemill.lm.training.checkpoint_write import CheckpointContents, CheckpointWrite
 from bytemill.lm.training.data import separator_of
 from bytemill.lm.training.distributed import whole_weights
-from bytemill.lm.training.loss_scale import LossScale
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.optimization import rate_change
 from bytemill.lm.training.optimizer_state import optimizer_part
-from bytemill.lm.training.run import RecentSteps, is_checkpoint_due, saves_in_background
+from bytemill.lm.training.run import (
+    LossScale,
+    RecentSteps,
+    SpikeDetector,
+    is_checkpoint_due,
+    saves_in_background,
+)
 from bytemill.lm.training.run_checkpoint import (
     AVERAGE,
     WEIGHTS,
+    CheckpointContents,
+    CheckpointWrite,
     publish_checkpoint,
     read_checkpoint,
     remove_checkpoint,
 )
 from bytemill.lm.training.run_folder import Loaded, check_resumable
-from bytemill.lm.training.run_state import generators_state, restore_generators, seed_generators
-from bytemill.lm.training.spikes import SpikeDetector
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from torch import Tensor
 
     from bytemill.lm.training.config import Resolved, TrainConfig
-    from bytemill.lm.training.log_records import Recorder
+    from bytemill.lm.training.metrics_log import Recorder
     from bytemill.lm.training.run import Run
+
+
+def seed_generators(seed: int, rank: int, step: int = 0) -> None:
+    """Seed the global generators of Python, NumPy and torch for a process that starts or joins a run at `step`.
+
+    torch's draw dropout. Checkpoints hold the states of all, so that equal runs have equal files.
+    """
+    own = seed if rank == step == 0 else key_of(seed, rank, step) >> 1
+    torch.manual_seed(own)  # pyright: ignore[reportUnknownMemberType]
+    random.seed(own)
+    np.random.seed(own % (1 << 32))
+
+
+def generators_state(device: torch.device | None = None) -> dict[str, Any]:
+    """Return the states of the global generators of Python, NumPy and torch, on the CPU and on `device`, for JSON."""
+    kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
+    state: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": [kind, keys.tolist(), *rest],
+        "torch": _to_text(torch.get_rng_state()),
+    }
+    if device is not None and device.type == "cuda":
+        state["cuda"] = _to_text(torch.cuda.get_rng_state(device))
+    if torch.backends.mps.is_available():
+        state["mps"] = _to_text(torch.mps.get_rng_state())
+    return state
+
+
+def restore_generators(state: Mapping[str, Any], device: torch.device | None = None) -> None:
+    """Restore the result of `generators_state`; the state of another kind of device is ignored."""
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+    torch.set_rng_state(_from_text(state["torch"]))
+    if "cuda" in state and device is not None and device.type == "cuda":
+        torch.cuda.set_rng_state(_from_text(state["cuda"]), device)
+    if "mps" in state and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(_from_text(state["mps"]))
+
+
+def _to_text(state: torch.Tensor) -> str:
+    return state.numpy().tobytes().hex()
+
+
+def _from_text(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)
 
 
 @contextmanager

@@ -1,17 +1,22 @@
-"""The loss and gradients of a step."""
+"""The loss and gradients of a step, and the batch of one that was not finite."""
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from bytemill.lm.device import autocast
-from bytemill.lm.training.batch_division import pass_sizes
+from bytemill.lm.training.batch_reader import pass_sizes, sequences_at
 from bytemill.lm.training.distributed import average_gradients, gradients_exchanged
+from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bytemill.lm.training.distributed import LossFunction
     from bytemill.lm.training.run import Run
 
@@ -62,3 +67,37 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float,
         run.scale.unscale(run.model.parameters())
     sums = run.processes.sum([float(total), n_tokens, int(n_bytes)])
     return sums[0] / run.processes.count, int(sums[1]), int(sums[2])
+
+
+def save_bad_batch(run: Run) -> Path:
+    """Write the sequences of the last step, of all processes, as an .npz file in the run folder.
+
+    All processes must call this; the first one writes.
+
+    The file holds `step`, `inputs` and `targets` of shape (n_sequences, context_length), `sequences` (their numbers in
+    the order of the run) and `offsets` (of their first ids in the training data).
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    path = run.folder.path / f"bad_batch_step_{run.step:08d}.npz"
+    if run.processes.is_first:
+        write_bytes(path, _last_step(run))
+    run.processes.wait()  # for the file to exist
+    return path
+
+
+def _last_step(run: Run) -> bytes:
+    n = sequences_at(run.step - 1, run.config.training)
+    first = run.batches.position - n
+    windows = run.batches.windows(first, n).numpy()
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        step=np.array(run.step),
+        inputs=windows[:, :-1],
+        targets=windows[:, 1:],
+        sequences=np.arange(first, first + n),
+        offsets=np.array(run.batches.starts(first, n)),
+    )
+    return buffer.getvalue()

@@ -15,18 +15,15 @@ from bytemill.lm.cpu_threads import shared_cores
 from bytemill.lm.device import memory_errors
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.planning import flops_per_token
-from bytemill.lm.processes import join_processes
-from bytemill.lm.training.bad_batch import save_bad_batch
-from bytemill.lm.training.batch_ramp import n_sequences
+from bytemill.lm.processes import join_processes, stop_signals
+from bytemill.lm.training.batch_reader import n_sequences
 from bytemill.lm.training.evaluation import evaluate_if_due
-from bytemill.lm.training.interruption import stop_signals
-from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
+from bytemill.lm.training.metrics_log import OnRecord, Recorder, Speed
 from bytemill.lm.training.optimization import describe_groups, set_rates
-from bytemill.lm.training.peak_rate import peak_rate
-from bytemill.lm.training.preparation import MEMORY_HINT, prepare
+from bytemill.lm.training.preparation import MEMORY_HINT, peak_rate, prepare
 from bytemill.lm.training.run import is_due
 from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_if_due
-from bytemill.lm.training.step import accumulate_gradients, loss_function
+from bytemill.lm.training.step import accumulate_gradients, loss_function, save_bad_batch
 
 if TYPE_CHECKING:
     from bytemill.lm.training.config import Resolved
