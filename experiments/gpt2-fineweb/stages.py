@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.lm.planning import training_days
 from bytemill.lm.planning.device_rates import DEVICES
-from bytemill.lm.planning.parameters import n_parameters
+from bytemill.lm.planning.formulas import n_parameters
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.config_sources import file_layer
 from bytemill.system.units import format_count

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytemill.lm.planning import flops_per_token, training_days, training_memory
-from bytemill.lm.planning.parameters import n_parameters
+from bytemill.lm.planning.formulas import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.batch_reader import divide_batch
 from bytemill.lm.training.config import Resolved, TrainConfig, resolve

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.kernels import attention as kernel
-from bytemill.lm.kernels.torch_attention import flex_attention, sdpa, windowed_attention
+from bytemill.lm.kernels.attention import flex_attention, sdpa, windowed_attention
 from bytemill.lm.model import (
     MultiHeadSelfAttention,
     RotaryEmbedding,

@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.errors import ShardError
-from bytemill.lm.batches import JoinedShards, ShardBatches, get_batch, spread_starts, windows_at
-from bytemill.lm.permutation import key_of, permuted
+from bytemill.lm.batches import (
+    JoinedShards,
+    ShardBatches,
+    get_batch,
+    key_of,
+    permuted,
+    spread_starts,
+    windows_at,
+)
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [])
 

@@ -23,8 +23,8 @@ from bytemill.lm.checkpoint import (
     parse_state,
     save_checkpoint,
     state_bytes,
+    write_tensors,
 )
-from bytemill.lm.tensor_files import write_tensors
 from bytemill.lm.training.metrics_log import MetricsLog, read_metrics
 from bytemill.lm.training.save_and_resume import generators_state, restore_generators
 

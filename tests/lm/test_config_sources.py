@@ -6,8 +6,7 @@ import pytest
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.training.config import config_to_toml, resolve
-from bytemill.lm.training.config_sources import environment_layers, file_layer
-from bytemill.lm.training.run_paths import recorded_paths
+from bytemill.lm.training.config_sources import environment_layers, file_layer, recorded_paths
 
 
 def test_a_file_gives_its_values_by_key(tmp_path: Path):

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.batches import JoinedShards, spread_starts
-from bytemill.lm.document_mask import DocumentMask
 from bytemill.lm.evaluate import evaluate_windows, score_shards
-from bytemill.lm.kernels.attention import causal_attention
-from bytemill.lm.kernels.torch_attention import flex_attention, windowed_attention
+from bytemill.lm.kernels.attention import causal_attention, flex_attention, windowed_attention
 from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import ModelConfig, TransformerLM, causal_mask, scaled_dot_product_attention
+from bytemill.lm.packing import DocumentMask
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
 

@@ -18,11 +18,12 @@ from bytemill.lm.generation.generate import generate, next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.generation.text_generation import (
     GenerationOptions,
+    StopStrings,
+    TextStream,
     generate_text,
     ids_without_token,
     token_probabilities,
 )
-from bytemill.lm.generation.text_stream import StopStrings, TextStream
 from bytemill.lm.model import KVCache, ModelConfig, TransformerLM
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])

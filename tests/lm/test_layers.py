@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from bytemill.lm.kernels.choice import choose_kernels
-from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
-from bytemill.lm.kernels.norm import normalized
+from bytemill.lm.kernels.elementwise import gated_silu, gelu_erf, gelu_tanh, normalized, squared_relu
 from bytemill.lm.model import (
     ACTIVATIONS,
     Dropout,

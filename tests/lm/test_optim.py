@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bytemill.lm import ModelConfig, TransformerLM
-from bytemill.lm.optim import SGD, AdamW, Muon, blocks, clip_gradients, muon_groups, parameter_groups
-from bytemill.lm.optim.orthogonal import coefficients, orthogonal
+from bytemill.lm.optim import SGD, AdamW, Muon, base, clip_gradients, muon_groups, parameter_groups
+from bytemill.lm.optim.muon import coefficients, orthogonal
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_adamw_equals_torchs_bit_for_bit(
 ) -> None:
     settings: Any = {"lr": lr, "betas": (beta_1, beta_2), "eps": eps, "weight_decay": weight_decay}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_BLOCK", block)
+        patch.setattr(base, "_BLOCK", block)
         ours = parameters(shapes, 1)
         run(ours, AdamW(ours, **settings), 6)
     theirs = parameters(shapes, 1)

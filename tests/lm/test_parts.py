@@ -10,13 +10,17 @@ import torch
 from bytemill.errors import ModelConfigError
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
 from bytemill.lm.generation.token_decoder import CoreDecoder
-from bytemill.lm.interchange.expressible import check_supported
+from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.model import MultiHeadSelfAttention
 from bytemill.lm.model_config import FEED_FORWARD_MATRICES, KNOWN_OPTIONS, FeedForwardKind
 from bytemill.lm.planning import plan
-from bytemill.lm.planning.flops import forward_flops
-from bytemill.lm.planning.memory import OptimizerName, training_memory
-from bytemill.lm.planning.parameters import block_matrices, n_parameters
+from bytemill.lm.planning.formulas import (
+    OptimizerName,
+    block_matrices,
+    forward_flops,
+    n_parameters,
+    training_memory,
+)
 from bytemill.lm.processes import Processes
 from bytemill.lm.training.config import OptimizerConfig, TrainConfig
 from bytemill.lm.training.optimization import make_optimizer, set_rates

@@ -23,13 +23,13 @@ from bytemill.lm.planning import (
     training_days,
     training_memory,
 )
-from bytemill.lm.planning.user_input import plan_for
+from bytemill.lm.planning.plan import plan_for
 from bytemill.lm.weight_average import WeightAverage
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bytemill.lm.planning.memory import Precision
+    from bytemill.lm.planning.formulas import Precision
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,

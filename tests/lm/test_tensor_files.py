@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytemill.errors import CheckpointError
-from bytemill.lm.tensor_files import open_tensors, sha256_of, write_tensors
+from bytemill.lm.checkpoint import open_tensors, sha256_of, write_tensors
 
 TYPES = [
     torch.float64,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import Group, Parameter
 from pydantic import SkipValidation
 
-from bytemill.lm.planning.parameters import n_parameters
+from bytemill.lm.planning.formulas import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve
 from bytemill.lm.training.config_sources import (

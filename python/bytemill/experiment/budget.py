@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.planning import flops_per_token
-from bytemill.lm.planning.parameters import n_parameters
+from bytemill.lm.planning.formulas import n_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import numpy as np
 
 from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError
-from bytemill.lm.permutation import key_of, permuted
+from bytemill.lm.batches import key_of, permuted
 from bytemill.system.atomic_files import AtomicFile, make_folder, write_bytes, write_json
 from bytemill.system.records import read_json_object
 

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bytemill.lm.planning.memory import CheckpointingName
+    from bytemill.lm.planning.formulas import CheckpointingName
 
 _torch = cast("Any", torch_checkpoint)
 _SAVED = {

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
-    from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.kernels.names import KernelName
+    from bytemill.lm.packing import DocumentMask
     from bytemill.lm.training.config import TrainConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
 

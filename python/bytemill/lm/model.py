@@ -26,9 +26,9 @@ from bytemill.lm.tensors import narrowed, widened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bytemill.lm.document_mask import DocumentMask
     from bytemill.lm.kernels.names import KernelName
-    from bytemill.lm.planning.memory import CheckpointingName
+    from bytemill.lm.packing import DocumentMask
+    from bytemill.lm.planning.formulas import CheckpointingName
 
 __all__ = [
     "Dropout",

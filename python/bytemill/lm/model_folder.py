@@ -19,8 +19,8 @@ import torch
 
 from bytemill.errors import CheckpointError, OutputError
 from bytemill.formats.paths import SIDECAR_FILES
+from bytemill.lm.checkpoint import open_tensors, sha256_of, write_tensors
 from bytemill.lm.model_config import ModelConfig
-from bytemill.lm.tensor_files import open_tensors, sha256_of, write_tensors
 from bytemill.storage import StoreFolder, local_output, shown, url_of
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
 from bytemill.system.output_lock import LOCK_NAME, lock_output

@@ -1,7 +1,8 @@
-"""Windows of whole documents: each holds as many as fit, and padding."""
+"""Whole documents in a window: how many fit, the padding, and the mask that keeps their tokens apart."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,7 @@ import numpy as np
 import torch
 
 from bytemill.errors import ShardError
-from bytemill.lm.batches import JoinedShards, ShardBatches
-from bytemill.lm.permutation import key_of, permuted
+from bytemill.lm.batches import JoinedShards, ShardBatches, key_of, permuted
 
 if TYPE_CHECKING:
     import os
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from bytemill.lm.document_mask import DocumentMask
 
 PADDING = ~0
 """Id after the last document of a window; see `batches.inputs_and_targets` for negative ids."""
@@ -199,3 +198,30 @@ class PackedBatches(ShardBatches):
             in_epoch = epochs == epoch
             windows[in_epoch] = permuted(indices[in_epoch], self.n_windows, key_of(self.seed, epoch + 1))
         return windows
+
+
+@dataclass(frozen=True)
+class DocumentMask:
+    """How a window divides into documents.
+
+    Every token keeps its target: the token that ends a document is followed by the first token of the next one, which
+    it predicts without having seen that document, as at the start of generated text.
+    """
+
+    separator: int
+    """Id of the token between documents."""
+    separator_first: bool = False
+    """The separator starts its document; by default it ends it."""
+    reset_positions: bool = False
+    """Positions count from the start of the document, not of the window."""
+
+    def starts(self, ids: Tensor) -> Tensor:
+        """Return the position of the first token of each token's document, int64 of the shape (..., n_tokens) of `ids`.
+
+        >>> DocumentMask(0).starts(torch.tensor([5, 0, 7, 8, 0, 9])).tolist()
+        [0, 0, 2, 2, 2, 5]
+        """
+        positions = torch.arange(ids.shape[-1], device=ids.device)
+        is_separator = ids == self.separator
+        is_first = is_separator if self.separator_first else is_separator.roll(1, -1)
+        return (positions * (is_first & (positions > 0))).cummax(-1).values

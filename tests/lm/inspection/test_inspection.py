@@ -14,8 +14,7 @@ from tests.lm.conftest import Corpus
 
 from bytemill import Tokenizer
 from bytemill.errors import RunConfigError
-from bytemill.lm.evaluate.sources import score_text_file
-from bytemill.lm.evaluate.text import evaluate_text
+from bytemill.lm.evaluate.text import evaluate_text, score_text_file
 from bytemill.lm.generation.generate import next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
 from bytemill.lm.inspection import sampling_stages, surprisal, trace

@@ -17,11 +17,11 @@ from bytemill.errors import ModelConfigError, NotFiniteError, OutputError, Token
 from bytemill.formats.gguf.metadata import read_metadata
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.lm import ModelConfig, TransformerLM
+from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.interchange.export_model import export_model
 from bytemill.lm.interchange.exported_tensors import read_model
 from bytemill.lm.interchange.exported_tokenizer import Ends, keeps_ids, write_tokenizer
-from bytemill.lm.interchange.expressible import check_supported
-from bytemill.lm.interchange.huggingface_config import FAMILIES
+from bytemill.lm.interchange.huggingface import FAMILIES
 from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.model_folder import write_model_folder
 from bytemill.lm.training.config import resolve

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from bytemill.errors import CheckpointError
-from bytemill.lm.interchange.import_model import import_model
-from bytemill.lm.interchange.sources import open_source
+from bytemill.lm.interchange.import_model import import_model, open_source
 from tests.lm.interchange.conftest import assert_equal_logits, random_ids
 
 if TYPE_CHECKING:

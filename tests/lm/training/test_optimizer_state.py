@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from bytemill.errors import CheckpointError
+from bytemill.lm.checkpoint import write_tensors
 from bytemill.lm.optim import AdamW, Muon
-from bytemill.lm.tensor_files import write_tensors
 from bytemill.lm.training.optimizer_state import (
     OptimizerPart,
     load_optimizer_part,

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.batches import key_of
 from bytemill.lm.cpu_threads import shared_cores
 from bytemill.lm.generation.context_window import window_start
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.generation.token_decoder import CoreDecoder
 from bytemill.lm.model import KVCache
-from bytemill.lm.permutation import key_of
 from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from bytemill.errors import OutputError
+from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.interchange.exported_tensors import OnProgress, no_progress, read_model
 from bytemill.lm.interchange.exported_tokenizer import Ends, ends_of
-from bytemill.lm.interchange.expressible import check_supported
 from bytemill.lm.interchange.gguf_export import write_gguf
-from bytemill.lm.interchange.huggingface_export import CONFIG_NAME, WEIGHT_FILES, write_folder
+from bytemill.lm.interchange.huggingface import CONFIG_NAME, WEIGHT_FILES, write_folder
 from bytemill.lm.model_folder import check_output, files_in, locked_output
 from bytemill.lm.training.saved_model import find_saved_model
 from bytemill.storage import StoreFolder, exists, local_output, shown, uploaded, url_of

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bytemill.errors import NotFiniteError
 from bytemill.lm.device import memory_errors
-from bytemill.lm.interchange.expressible import with_zero_biases
+from bytemill.lm.interchange.architectures import with_zero_biases
 from bytemill.lm.interchange.tensor_map import Entry, Layout, entries, tensor_shapes
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.tensors import not_finite

@@ -8,7 +8,7 @@ import torch
 
 from bytemill.errors import CheckpointError
 from bytemill.formats.gguf.gguf import add_tokenizer
-from bytemill.lm.interchange.expressible import check_supported
+from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.model import llama3_frequencies, rotary_frequencies
 from bytemill.system.atomic_files import make_folder, output_errors
 from bytemill.system.extras import import_library

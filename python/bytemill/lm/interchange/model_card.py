@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import __version__
 from bytemill.errors import RunConfigError
-from bytemill.lm.tensor_files import open_tensors
+from bytemill.lm.checkpoint import open_tensors
 from bytemill.lm.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:

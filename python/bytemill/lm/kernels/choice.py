@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.kernels.attention import causal_attention
-from bytemill.lm.kernels.gates import gated_silu, gelu_erf, gelu_tanh, squared_relu
-from bytemill.lm.kernels.linear import linear, prefers_onednn, product
-from bytemill.lm.kernels.linear_loss import linear_losses
-from bytemill.lm.kernels.norm import normalized
-from bytemill.lm.kernels.rotary import rotate_pairs
-from bytemill.lm.kernels.torch_attention import sdpa, windowed_attention
+from bytemill.lm.kernels.attention import causal_attention, sdpa, windowed_attention
+from bytemill.lm.kernels.elementwise import (
+    gated_silu,
+    gelu_erf,
+    gelu_tanh,
+    normalized,
+    rotate_pairs,
+    squared_relu,
+)
+from bytemill.lm.kernels.linear import linear, linear_losses, prefers_onednn, product
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Linear layers in float32 by oneDNN.
+"""Linear layers in float32 by oneDNN, and the output layer with its cross-entropy, which never stores all logits.
 
 torch computes float32 products on x86 with MKL, which uses at most 256 bits of a register on processors of other makers
 than Intel. oneDNN uses 512 there: on AMD's Zen 5 its products take half the time. Products in bfloat16
@@ -8,13 +8,17 @@ are oneDNN's already.
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from bytemill.lm.kernels.elementwise import row_blocks
+from bytemill.lm.tensors import narrowed, widened
 
 
 @cache
@@ -73,3 +77,205 @@ class _Linear(torch.autograd.Function):
         d_x = product(gradients, weight.mT).view(x.shape) if needs_x else None
         d_weight = product(gradients.mT, rows.mT) if needs_weight else None
         return d_x, d_weight, gradients.sum(0) if needs_bias else None
+
+
+Product: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(left, right) -> left @ right.T."""
+LossesAndGradients: TypeAlias = Callable[
+    [Tensor, Tensor, int, float, float | None], tuple[Tensor, Tensor, Tensor]
+]
+"""(logits, targets (n_rows, 1), n_tokens, z_loss, soft_cap) -> losses and log Z (n_rows, 1), and the gradient of
+Σ (loss + z_loss log² Z) / n_tokens. It may overwrite the logits."""
+
+# Logits per block. The matrix products of a block must be large enough to run at full rate (each reads and writes the
+# whole gradient of the weights), and small enough to be in cache for the softmax: with 10,000 ids, 2²² are 420 rows.
+_BLOCK_CPU, _BLOCK = 2**22, 2**26
+
+
+def linear_cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    z_loss: float = 0.0,
+    *,
+    soft_cap: float | None = None,
+    product: Product | None = None,
+    losses_and_gradients: LossesAndGradients | None = None,
+) -> Tensor:
+    """Compute `cross_entropy(x @ weight.T, targets, z_loss)`, for one backward pass.
+
+    Logits are computed block by block. Their gradient is computed at once, while the block is in cache, so the
+    backward pass needs only the gradients of `x` and `weight` instead of (..., vocab_size) numbers.
+
+    Args:
+        x: Input of the output layer, (..., d).
+        weight: Weight of the output layer, (vocab_size, d).
+        targets: Ids (...).
+        z_loss: Weight of log² Z.
+        soft_cap: Replace the logits by cap · tanh(logits / cap).
+        product: Computes left @ right.T in float32; by default torch does.
+        losses_and_gradients: Computes both of a block of logits; by default torch's operations do.
+
+    Returns:
+        Mean loss in nats, a float32 scalar.
+    """
+    return linear_losses(
+        x,
+        weight,
+        targets,
+        z_loss,
+        soft_cap=soft_cap,
+        product=product,
+        losses_and_gradients=losses_and_gradients,
+    )[0]
+
+
+def linear_losses(
+    x: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    z_loss: float = 0.0,
+    *,
+    soft_cap: float | None = None,
+    product: Product | None = None,
+    losses_and_gradients: LossesAndGradients | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return `linear_cross_entropy(…)`, and without gradient the part of it that is cross-entropy."""
+    rows, targets = x.reshape(-1, x.shape[-1]), targets.reshape(-1).long()
+    rows, weight = narrowed(rows), narrowed(weight)
+    if rows.dtype != torch.float32 or weight.dtype != torch.float32:
+        product = None
+    with_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    losses: Any = _LinearCrossEntropy.apply(  # pyright: ignore[reportUnknownMemberType]
+        rows,
+        weight,
+        targets,
+        z_loss,
+        soft_cap,
+        with_gradient,
+        product or _product,
+        losses_and_gradients or _losses_and_gradients,
+    )
+    return losses
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(  # noqa: PLR0917 - autograd passes positional arguments
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        z_loss: float,
+        soft_cap: float | None,
+        with_gradient: bool,
+        product: Product,
+        losses_and_gradients: LossesAndGradients,
+    ) -> tuple[Tensor, Tensor]:
+        with torch.autocast(x.device.type, enabled=False):
+            loss, cross_entropy = _forward(
+                ctx,
+                x,
+                weight,
+                targets,
+                z_loss=z_loss,
+                soft_cap=soft_cap,
+                with_gradient=with_gradient,
+                product=product,
+                losses_and_gradients=losses_and_gradients,
+            )
+        ctx.mark_non_differentiable(cross_entropy)
+        return loss, cross_entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if ctx.gradients is None:
+            raise RuntimeError("linear_cross_entropy supports one backward pass, and this is the second")
+        d_x, d_weight = ctx.gradients
+        ctx.gradients = None
+        # The gradient is 1 if the backward pass starts at the loss.
+        if ctx.divisor != 1 or gradient.device.type != "cpu" or gradient.item() != 1:
+            d_x.mul_(gradient / ctx.divisor)
+            d_weight.mul_(gradient / ctx.divisor)
+        return d_x, d_weight.to(ctx.weight_dtype), None, None, None, None, None, None
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    return left @ right.mT
+
+
+def _forward(
+    ctx: Any,
+    x: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    *,
+    z_loss: float,
+    soft_cap: float | None,
+    with_gradient: bool,
+    product: Product,
+    losses_and_gradients: LossesAndGradients,
+) -> tuple[Tensor, Tensor]:
+    # In float16, small probabilities divided by the number of tokens would become 0. There the backward pass divides,
+    # and multiplies by the scale of the loss at the same time.
+    is_divided_later = x.dtype == torch.float16
+    n_tokens = 1 if is_divided_later else len(x)
+    n_rows = max(1, (_BLOCK_CPU if x.device.type == "cpu" else _BLOCK) // len(weight))
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    losses, log_z = (torch.empty(len(x), 1, device=x.device, dtype=dtype) for _ in range(2))
+    d_x = torch.empty_like(x) if with_gradient else None
+    d_weight = torch.zeros_like(weight, dtype=dtype) if with_gradient else None
+    for start in range(0, len(x), n_rows):
+        block = slice(start, start + n_rows)
+        rows, target = x[block], targets[block, None]
+        losses[block], log_z[block], gradients = losses_and_gradients(
+            product(rows, weight), target, n_tokens, z_loss, soft_cap
+        )
+        if d_x is None or d_weight is None:
+            continue
+        gradients = gradients.to(x.dtype)
+        d_x[block] = product(gradients, weight.mT)
+        d_weight += product(gradients.mT, rows.mT)
+    if d_weight is not None and not is_divided_later:
+        d_weight = d_weight.to(weight.dtype)
+    ctx.gradients, ctx.weight_dtype = (d_x, d_weight), weight.dtype
+    ctx.divisor = len(x) // n_tokens
+    mean = losses.mean()
+    return (mean + z_loss * log_z.square_().mean() if z_loss else mean.clone()), mean
+
+
+def _losses_and_gradients(
+    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float, soft_cap: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    wide = widened(logits)
+    slopes = None if soft_cap is None else _cap(wide, soft_cap)
+    losses, log_z = _losses(wide, targets, n_tokens, z_loss)
+    return losses, log_z, wide if slopes is None else wide.mul_(slopes)
+
+
+def _cap(logits: Tensor, cap: float) -> Tensor:
+    """Replace logits by cap · tanh(logits / cap), and return the derivative 1 − tanh² of each."""
+    tanh = logits.div_(cap).tanh_()
+    slopes = (1 - tanh).mul_(1 + tanh)
+    logits.mul_(cap)
+    return slopes
+
+
+def _losses(logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float) -> tuple[Tensor, Tensor]:
+    """Return losses and log Z, both (n_rows, 1), and replace the logits by the gradient of the mean loss.
+
+    For one of n tokens it is (softmax(x) (1 + 2 z log Z) − 1 at the target) / n, since d log Z / d x = softmax(x).
+    """
+    losses, log_z = -logits.gather(-1, targets), torch.empty_like(logits[:, :1])
+    for block in row_blocks(logits):
+        rows = logits[block]
+        maximum = rows.amax(-1, keepdim=True)
+        total = rows.sub_(maximum).exp_().sum(-1, keepdim=True)
+        log_total = total.log()
+        losses[block].add_(maximum).add_(log_total)  # in this order: see `token_losses_and_log_z`
+        log_z[block] = maximum + log_total
+        scale = total.mul_(n_tokens)
+        rows.div_(scale / (1 + 2 * z_loss * log_z[block]) if z_loss else scale)
+    logits.scatter_add_(-1, targets, torch.full_like(losses, -1 / n_tokens))
+    return losses, log_z

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from bytemill.lm.kernels.adamw import fused_adamw_update
-from bytemill.lm.optim.base import StepByGroup
-from bytemill.lm.optim.blocks import blocks
-from bytemill.lm.optim.checks import check_below_one, check_not_negative
+from bytemill.lm.optim.base import StepByGroup, blocks, check_below_one, check_not_negative
 from bytemill.lm.sharded_tensors import local
 
 if TYPE_CHECKING:

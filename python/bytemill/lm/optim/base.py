@@ -1,4 +1,6 @@
-"""Base class of the optimizers."""
+"""What the optimizers share: their base class, checks, parameter groups, the order of work, and gradient clipping."""
+
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
 from __future__ import annotations
 
@@ -8,8 +10,13 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from bytemill.lm.sharded_tensors import is_sharded, local, sum_over_shards
+from bytemill.lm.tensors import l2_norm, split
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from bytemill.lm.model import TransformerLM
 
 
 def _unwrapped(method: Any) -> Any:
@@ -63,3 +70,117 @@ class StepByGroup(Optimizer):
             for name, value in state_dict["state"].get(index, {}).items():
                 if isinstance(value, Tensor):
                     self.state[parameter][name] = value.detach().to(parameter.device, copy=True)
+
+
+def check_not_negative(**settings: float) -> None:
+    """Raise ValueError if a setting is negative or NaN."""
+    for name, value in settings.items():
+        if not value >= 0:
+            raise ValueError(f"{name} is {value}; it must be at least 0")
+
+
+def check_below_one(**settings: float) -> None:
+    """Raise ValueError if a setting is not in 0 ≤ value < 1."""
+    for name, value in settings.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} is {value}; it must be at least 0 and below 1")
+
+
+def parameter_groups(model: TransformerLM, weight_decay: float = 0.1) -> list[dict[str, Any]]:
+    """Return two groups for AdamW: matrices with weight decay, and vectors (norms, biases) without."""
+    matrices, vectors = _by_dimension(list(model.parameters()))
+    return _not_empty(
+        {"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}
+    )
+
+
+def muon_groups(
+    model: TransformerLM, lr: float = 0.02, adamw_lr: float = 3e-4, weight_decay: float = 0.1
+) -> list[dict[str, Any]]:
+    """Return groups for Muon: matrices of the blocks with Muon; embeddings, output layer and vectors with AdamW.
+
+    Rows of an embedding are looked up, not multiplied, so making the matrix orthogonal has no purpose.
+
+    Args:
+        model: The model.
+        lr: Learning rate of Muon.
+        adamw_lr: Learning rate of AdamW.
+        weight_decay: Weight decay; vectors do not decay.
+    """
+    inner = {id(parameter) for parameter in model.layers.parameters() if parameter.ndim == 2}
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in inner]
+    outer, vectors = _by_dimension(rest)
+    matrices = [parameter for parameter in model.parameters() if id(parameter) in inner]
+    return _not_empty(
+        {"params": matrices, "algorithm": "muon", "lr": lr, "weight_decay": weight_decay},
+        {"params": outer, "algorithm": "adamw", "lr": adamw_lr, "weight_decay": weight_decay},
+        {"params": vectors, "algorithm": "adamw", "lr": adamw_lr, "weight_decay": 0.0},
+    )
+
+
+def _by_dimension(parameters: list[Any]) -> tuple[list[Tensor], list[Tensor]]:
+    return [p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2]
+
+
+def _not_empty(*groups: dict[str, Any]) -> list[dict[str, Any]]:
+    return [group for group in groups if group["params"]]
+
+
+# Numbers per block and CPU thread. An update reads and writes five tensors several times; 2¹⁵ numbers of five float32
+# tensors are 640 kB, which fits in the cache of a core. Below this size torch uses no further thread.
+_BLOCK = 2**15
+
+
+def blocks(tensors: Sequence[tuple[Tensor, ...]]) -> Iterator[list[list[Tensor]]]:
+    """Yield lists of tensors to update together: all parameters, all gradients, and so on.
+
+    On the CPU, blocks fit in cache; on other devices all tensors form one block, since launching operations is slow.
+
+    Args:
+        tensors: For each parameter a tuple of tensors of equal shape: the parameter, its gradient, its moments.
+    """
+    n_numbers = _BLOCK * torch.get_num_threads()
+    other_devices: dict[object, list[tuple[Tensor, ...]]] = {}
+    for row in tensors:
+        if row[0].device.type == "cpu" and all(tensor.is_contiguous() for tensor in row):
+            for parts in zip(*(split(tensor.view(-1), n_numbers) for tensor in row), strict=True):
+                yield [[part] for part in parts]
+        else:
+            other_devices.setdefault((row[0].device, row[0].dtype), []).append(row)
+    for rows in other_devices.values():
+        yield [list(column) for column in zip(*rows, strict=True)]
+
+
+# torch._foreach_… have no public names; torch's own optimizers use them.
+
+
+@torch.no_grad()
+def clip_gradients(parameters: Iterable[Tensor] | Tensor, max_norm: float, eps: float = 1e-6) -> Tensor:
+    """Scale all gradients by max_norm / (norm + eps), in place, if their common ℓ2 norm exceeds `max_norm`.
+
+    Sharded gradients have the norm of the whole model; all processes must call this.
+
+    Args:
+        parameters: Parameters; those without a gradient are ignored.
+        max_norm: Maximum norm.
+        eps: Term added to the norm.
+
+    Returns:
+        The norm before clipping, a scalar; it is not finite if a gradient is not.
+    """
+    parameters = [parameters] if isinstance(parameters, Tensor) else parameters
+    shards = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if not shards:
+        return torch.zeros(())
+    gradients = [local(shard) for shard in shards]
+    norms = [l2_norm(gradient) for gradient in gradients]
+    norm = l2_norm(torch.stack([each.to(norms[0].device) for each in norms]))
+    if is_sharded(shards[0]):
+        norm = sum_over_shards(norm.square(), shards[0]).sqrt()
+    if norm.device.type == "cpu":
+        if norm > max_norm:
+            torch._foreach_mul_(gradients, (max_norm / (norm + eps)).item())
+    else:  # no synchronization with the device
+        scale = torch.where(norm > max_norm, max_norm / (norm + eps), 1.0)
+        torch._foreach_mul_(gradients, scale)
+    return norm

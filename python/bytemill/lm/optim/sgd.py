@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from bytemill.lm.optim.base import StepByGroup
-from bytemill.lm.optim.checks import check_not_negative
+from bytemill.lm.optim.base import StepByGroup, check_not_negative
 from bytemill.lm.sharded_tensors import local
 
 if TYPE_CHECKING:

@@ -1,8 +1,15 @@
 """Parameters, memory, FLOPs and training time of a model, computed from its configuration."""
 
-from bytemill.lm.planning.flops import flops_per_token, forward_flops, step_flops
-from bytemill.lm.planning.memory import TrainingMemory, largest_batch, training_memory
-from bytemill.lm.planning.parameters import n_parameters, parameters_by_part
+from bytemill.lm.planning.formulas import (
+    TrainingMemory,
+    flops_per_token,
+    forward_flops,
+    largest_batch,
+    n_parameters,
+    parameters_by_part,
+    step_flops,
+    training_memory,
+)
 from bytemill.lm.planning.plan import TOKENS_PER_PARAMETER, Plan, compute_optimal_tokens, plan, training_days
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bytemill.lm.planning.memory import Precision
+    from bytemill.lm.planning.formulas import Precision
 
 _T = 1e12
 

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from bytemill.errors import BytemillError, RunConfigError
 from bytemill.lm.kernels.names import KernelName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.model_config import Count, ModelConfig
-from bytemill.lm.planning.memory import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
+from bytemill.lm.planning.formulas import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, suggestion
 
@@ -392,7 +392,7 @@ def config_to_toml(resolved: Resolved, paths: Mapping[str, str] | None = None) -
 
     Args:
         resolved: The settings.
-        paths: Table of where relative paths start from (`run_paths`).
+        paths: Table of where relative paths start from (`config_sources`).
     """
     lines: list[str] = []
     for section, values in resolved.config.to_dict().items():

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError, ShardError
 from bytemill.lm.batches import JoinedShards, ShardBatches
-from bytemill.lm.document_mask import DocumentMask
-from bytemill.lm.packing import PackedBatches
+from bytemill.lm.packing import DocumentMask, PackedBatches
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, is_shard_name, parts_of
 from bytemill.storage import exists, is_url, url_of

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from bytemill.errors import CheckpointError
+from bytemill.lm.checkpoint import TensorFile, open_tensors
 from bytemill.lm.sharded_tensors import first_row, is_sharded, joined, local
-from bytemill.lm.tensor_files import TensorFile, open_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping

@@ -11,7 +11,7 @@ import torch
 
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.device import matmul_rate, pick_precision, total_memory
-from bytemill.lm.evaluate.items import read_items
+from bytemill.lm.evaluate.hellaswag import read_items
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
@@ -44,7 +44,7 @@ from bytemill.system.units import format_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
-    from bytemill.lm.planning.memory import Precision
+    from bytemill.lm.planning.formulas import Precision
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Resolved, TrainConfig
 

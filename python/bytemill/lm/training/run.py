@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bytemill.lm.batches import JoinedShards, ShardBatches
-    from bytemill.lm.document_mask import DocumentMask
-    from bytemill.lm.evaluate.items import HellaSwagItem
+    from bytemill.lm.evaluate.hellaswag import HellaSwagItem
     from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.packing import DocumentMask
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.batch_reader import BatchReader
     from bytemill.lm.training.config import OptimizerConfig, TrainConfig

@@ -23,8 +23,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from bytemill.errors import CheckpointError, CheckpointFormatError
-from bytemill.lm.checkpoint import load_weights
-from bytemill.lm.tensor_files import sha256_of, write_tensors
+from bytemill.lm.checkpoint import load_weights, sha256_of, write_tensors
 from bytemill.lm.training.config import TrainConfig, config_from_dict
 from bytemill.lm.training.optimizer_state import load_optimizer_part
 from bytemill.system.atomic_files import make_folder, output_errors, sync_folder

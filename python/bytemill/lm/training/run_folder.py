@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError
 from bytemill.lm.training.config import Resolved, TrainConfig, config_to_toml, differences, origins_in
+from bytemill.lm.training.config_sources import recorded_paths
 from bytemill.lm.training.run_checkpoint import (
     RunCheckpoint,
     ShardHashes,
@@ -18,7 +19,6 @@ from bytemill.lm.training.run_checkpoint import (
     remove_checkpoint,
     step_of,
 )
-from bytemill.lm.training.run_paths import recorded_paths
 from bytemill.lm.training.stored_run import StoredRun
 from bytemill.storage import split_url, url_of
 from bytemill.system.atomic_files import make_folder, output_error, write_text

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from bytemill.errors import BytemillError, CheckpointError, OutputError
+from bytemill.lm.batches import key_of
 from bytemill.lm.checkpoint import distinct
-from bytemill.lm.permutation import key_of
 from bytemill.lm.sharded_tensors import is_sharded, whole
 from bytemill.lm.training.data import separator_of
 from bytemill.lm.training.distributed import whole_weights

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fastapi import APIRouter, Request
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.training.run_paths import TABLE
+from bytemill.lm.training.config_sources import TABLE
 from bytemill.studio.arrays import packed
 from bytemill.studio.metrics_feed import read_new
 from bytemill.studio.models import checkpoint_paths

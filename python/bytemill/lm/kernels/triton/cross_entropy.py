@@ -32,7 +32,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bytemill.lm.kernels.linear_loss import linear_losses as _linear_losses
+from bytemill.lm.kernels.linear import linear_losses as _linear_losses
 
 _MAX_BLOCK = 4096
 
@@ -57,7 +57,7 @@ def losses_and_gradients(
 
 
 linear_losses = partial(_linear_losses, losses_and_gradients=losses_and_gradients)
-"""`kernels.linear_loss.linear_losses` with this kernel: chunks of logits, of which none is stored."""
+"""`kernels.linear.linear_losses` with this kernel: chunks of logits, of which none is stored."""
 
 
 @triton.jit

@@ -1,4 +1,9 @@
-"""Memory of training: parameters, gradients, optimizer state, activations."""
+"""Parameters, FLOPs and memory of a model, computed from its shape without building it.
+
+FLOPs are those of matrix products, 2 m n p for (m × n) times (n × p). Everything else (norms, softmax, activations, the
+optimizer) grows with the width instead of its square and is ignored, as in `torch.utils.flop_counter`. Attention counts
+in full, although kernels may skip its masked half.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,121 @@ from typing import TYPE_CHECKING, Literal
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.model_config import FEED_FORWARD_MATRICES
-from bytemill.lm.planning.parameters import block_matrices, n_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bytemill.lm.model_config import ModelConfig
+
+
+def check_known(config: ModelConfig) -> None:
+    """Raise ModelConfigError if a part of the model is unknown here, so that its numbers would be wrong."""
+    unknown = config.unknown_options()
+    if unknown:
+        raise ModelConfigError(
+            f"the parameters, FLOPs and memory of {', '.join(unknown)} are unknown",
+            hint="count them in bytemill.lm.planning",
+        )
+
+
+def parameters_by_part(config: ModelConfig) -> dict[str, int]:
+    """Return the number of parameters by part; a tied output layer counts 0.
+
+    >>> from bytemill.lm import preset
+    >>> parameters_by_part(preset("gpt2-xl"))["attention"]
+    491827200
+
+    Raises:
+        ModelConfigError: A part of the model is unknown.
+    """
+    check_known(config)
+    d, n_layers = config.d_model, config.num_layers
+    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    attention, feed_forward = block_matrices(config)
+    if config.bias or config.qkv_bias:
+        attention += d_q + 2 * d_kv
+    if config.bias:
+        attention += d
+        feed_forward += (FEED_FORWARD_MATRICES[config.feed_forward] - 1) * config.d_ff + d
+    if config.qk_norm:
+        attention += 2 * config.d_head
+    norm = 2 * d if config.norm == "layer" and config.norm_bias else d
+    return {
+        "token embeddings": config.vocab_size * d,
+        "position embeddings": config.context_length * d if config.position == "learned" else 0,
+        "attention": n_layers * attention,
+        "feed-forward": n_layers * feed_forward,
+        "norms": (2 * n_layers + (config.norm_position == "pre")) * norm,
+        "output layer": 0 if config.tied_embeddings else config.vocab_size * d,
+    }
+
+
+def block_matrices(config: ModelConfig) -> tuple[int, int]:
+    """Return the number of weights in the matrices of a block: attention, feed-forward."""
+    d, d_q, d_kv = config.d_model, config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    check_known(config)
+    return 2 * d * d_q + 2 * d * d_kv, FEED_FORWARD_MATRICES[config.feed_forward] * d * config.d_ff
+
+
+def n_parameters(config: ModelConfig) -> int:
+    """Return the total number of parameters.
+
+    >>> from bytemill.lm import preset
+    >>> f"{n_parameters(preset('gpt2-xl')):,}"
+    '1,557,611,200'
+    """
+    return sum(parameters_by_part(config).values())
+
+
+def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None = None) -> dict[str, int]:
+    """Return the FLOPs of a forward pass, by part.
+
+    Args:
+        config: Shape of the model.
+        batch_size: Number of sequences.
+        n_tokens: Tokens per sequence; by default the context length.
+
+    Raises:
+        ModelConfigError: A part of the model is unknown.
+    """
+    n_tokens = config.context_length if n_tokens is None else n_tokens
+    d, n_layers = config.d_model, config.num_layers
+    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+    tokens = batch_size * n_tokens
+    check_known(config)
+    return {
+        "queries, keys, values": n_layers * 2 * tokens * d * (d_q + 2 * d_kv),
+        "attention scores": n_layers * 2 * tokens * n_tokens * d_q,
+        "weighted values": n_layers * 2 * tokens * n_tokens * d_q,
+        "attention output": n_layers * 2 * tokens * d_q * d,
+        "feed-forward": n_layers * 2 * tokens * FEED_FORWARD_MATRICES[config.feed_forward] * d * config.d_ff,
+        "output layer": 2 * tokens * d * config.vocab_size,
+    }
+
+
+def step_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None = None) -> dict[str, int]:
+    """Return the FLOPs of a training step, by part; the backward pass has two products per forward product."""
+    return {part: 3 * flops for part, flops in forward_flops(config, batch_size, n_tokens).items()}
+
+
+def flops_per_token(
+    config: ModelConfig, context_length: int | None = None, *, backward: bool = True
+) -> float:
+    """Return the FLOPs per token.
+
+    Args:
+        config: Shape of the model.
+        context_length: Tokens per sequence; by default the context length of the model.
+        backward: Include the backward pass.
+
+    >>> from bytemill.lm import preset
+    >>> round(flops_per_token(preset("tinystories")) / 1e6)
+    112
+    """
+    n_tokens = config.context_length if context_length is None else context_length
+    flops = (step_flops if backward else forward_flops)(config, 1, n_tokens)
+    return sum(flops.values()) / n_tokens
+
 
 OptimizerName = Literal["adamw", "muon", "sgd"]
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]

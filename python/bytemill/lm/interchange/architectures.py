@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bytemill.formats.spec import TokenizerSpec
     from bytemill.lm.model_config import ModelConfig
 
+
 _NO_OPTIONS: dict[str, tuple[Any, ...]] = {
     "norm_position": ("pre",),
     "logit_soft_cap": (None,),
