@@ -94,7 +94,7 @@ def read_model_folder(path: Path) -> ModelFolder:
         )
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{file} is damaged: {error}") from error
     if found != FORMAT:
         raise CheckpointError(

@@ -17,7 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bytemill.errors import CorpusError
+from bytemill.errors import CorpusError, TokenizerFileError
+from bytemill.formats.paths import SIDECAR_FILES
+from bytemill.studio.files import open_regular, problem_of, require_regular, shown_name
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.pretrained import PUBLISHED, is_name
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -32,6 +34,7 @@ MAX_OPENED = 16
 MAX_TEXT_BYTES = 5_000_000
 _SECONDS = 2.0
 """A folder is searched again after this time."""
+_TOKENIZER_ENDINGS = frozenset({".json", ".tiktoken", ".gguf"})
 _TEXT_ENDINGS = frozenset(
     {".txt", ".md", ".rst", ".tex", ".py", ".rs", ".c", ".h", ".go", ".java", ".js", ".ts"}
 )
@@ -47,6 +50,8 @@ class Entry:
     id: str
     name: str
     path: Path
+    root: Path
+    """Folder that links may not lead out of; for files that are not checked, the root of the file system."""
     origin: Origin = "found"
 
 
@@ -60,6 +65,15 @@ class Shelf:
     """Folders of imported models; those of runs are runs."""
     studies: dict[str, Entry] = field(default_factory=dict[str, Entry])
     texts: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+    """Why a file or folder is left out, by its name."""
+
+    def accepts(self, path: Path, root: Path) -> bool:
+        """Return whether a file or folder is read, and note why if it is not."""
+        problem = problem_of(path, root)
+        if problem is not None:
+            self.skipped[shown_name(path.relative_to(root))] = problem
+        return problem is None
 
 
 class Library:
@@ -98,6 +112,9 @@ class Library:
         known = self._opened.get(tokenizer_id)
         if known is not None and known[0] == stamp:
             return known[1]
+        if entry.origin != "published":
+            beside = (entry.path.with_name(name) for name in SIDECAR_FILES)
+            require_regular([entry.path, *beside], entry.root, TokenizerFileError)
         tokenizer = (
             Tokenizer.from_pretrained(entry.name, local_files_only=True)
             if entry.origin == "published"
@@ -115,7 +132,7 @@ class Library:
         if entry.origin == "published":
             return entry.name
         if entry.origin == "bundled" or self.root is None or not entry.path.is_relative_to(self.root):
-            return str(entry.path)
+            return shown_name(entry.path)
         return str(entry.path.relative_to(self.root)) or "."
 
     def text(self, text_id: str) -> tuple[str, str]:
@@ -127,7 +144,7 @@ class Library:
         """
         entry = self.shelf().texts[text_id]
         try:
-            with entry.path.open("rb") as file:
+            with open_regular(entry.path, entry.root) as file:
                 data = file.read(MAX_TEXT_BYTES + 1)
         except OSError as error:
             raise CorpusError(f"{entry.name} cannot be read: {error.strerror or error}") from error
@@ -147,7 +164,7 @@ class Library:
         for entry in _published():
             shelf.tokenizers.setdefault(entry.id, entry)
         if self.root is not None:
-            for folder, files in _folders(self.root):
+            for folder, files in _folders(self.root, self.root, shelf):
                 _add_folder(shelf, folder, files, self.root)
         for entry in _declaration():
             shelf.texts[entry.id] = entry
@@ -157,24 +174,35 @@ class Library:
         path = Path(name)
         if is_name(name):
             entry_id = name if name in PUBLISHED else _id_of(path)
-            shelf.tokenizers[entry_id] = Entry(entry_id, name, path, "published")
+            shelf.tokenizers[entry_id] = Entry(entry_id, name, path, path, "published")
             return
-        path = path.resolve()
+        path = Path(os.path.realpath(path))
         if path.is_dir():
-            for folder, files in _folders(path, depth=1):
+            for folder, files in _folders(path, path.parent, shelf, depth=1):
                 _add_folder(shelf, folder, files, path.parent, origin="named")
-        elif path.suffix == ".txt":
-            shelf.texts[_id_of(path)] = Entry(_id_of(path), path.name, path, "named")
+            return
+        if not shelf.accepts(path, path.parent):
+            return
+        if path.suffix == ".txt":
+            shelf.texts[_id_of(path)] = Entry(_id_of(path), path.name, path, path.parent, "named")
         else:
-            shelf.tokenizers[_id_of(path)] = Entry(_id_of(path), path.stem, path, "named")
+            shelf.tokenizers[_id_of(path)] = Entry(_id_of(path), path.stem, path, path.parent, "named")
 
 
-def _folders(root: Path, depth: int = MAX_DEPTH) -> Iterator[tuple[Path, list[str]]]:
-    """Yield folders and the names of their files, without hidden ones and links."""
-    for folder, names, files in islice(os.walk(root), MAX_FOLDERS):
+def _folders(top: Path, root: Path, shelf: Shelf, depth: int = MAX_DEPTH) -> Iterator[tuple[Path, list[str]]]:
+    """Yield folders from `top` on and the names of their files, without hidden ones and links."""
+
+    def on_error(error: OSError) -> None:
+        shelf.skipped[shown_name(Path(error.filename).relative_to(root))] = error.strerror or str(error)
+
+    for folder, names, files in islice(os.walk(top, onerror=on_error), MAX_FOLDERS):
         path = Path(folder)
-        names[:] = sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
-        if len(path.relative_to(root).parts) >= depth:
+        names[:] = sorted(
+            name
+            for name in names
+            if not name.startswith(".") and name not in _SKIPPED and shelf.accepts(path / name, root)
+        )
+        if len(path.relative_to(top).parts) >= depth:
             names.clear()
         yield path, sorted(files)
 
@@ -182,29 +210,51 @@ def _folders(root: Path, depth: int = MAX_DEPTH) -> Iterator[tuple[Path, list[st
 def _add_folder(shelf: Shelf, folder: Path, files: list[str], root: Path, origin: Origin = "found") -> None:
     name = str(folder.relative_to(root)) if folder != root else folder.name
     own = set(files)
+
+    def add(entries: dict[str, Entry], *parts: Path) -> None:
+        if all(shelf.accepts(part, root) for part in parts):
+            entries[_id_of(folder)] = Entry(_id_of(folder), name, folder, root, origin)
+
     if "metrics.jsonl" in own and "config.toml" in own:
-        shelf.runs[_id_of(folder)] = Entry(_id_of(folder), name, folder, origin)
+        add(shelf.runs, folder / "config.toml", folder / "metrics.jsonl", *_checkpoint_links(folder))
         origin = "run" if origin == "found" else origin
     elif "model.json" in own and "model.safetensors" in own:
-        shelf.models[_id_of(folder)] = Entry(_id_of(folder), name, folder, origin)
+        add(shelf.models, folder / "model.json", folder / "model.safetensors")
     elif "study.json" in own and "study.toml" in own:
-        shelf.studies[_id_of(folder)] = Entry(_id_of(folder), name, folder, origin)
+        add(shelf.studies, folder / "study.json", folder / "study.toml")
     for file in files:
         path = folder / file
-        if file.startswith(".") or not _is_inside(path, root):
+        is_text = path.suffix in _TEXT_ENDINGS and "config.toml" not in own
+        if file.startswith(".") or not (is_text or path.suffix in _TOKENIZER_ENDINGS):
             continue
-        if _is_tokenizer(path):
+        if not shelf.accepts(path, root):
+            continue
+        if not is_text and _is_tokenizer(path, root):
             own_name = name if file == "tokenizer.json" and folder != root else str(path.relative_to(root))
-            entry = Entry(_id_of(path), own_name.removesuffix(".json"), path, origin)
+            entry = Entry(_id_of(path), own_name.removesuffix(".json"), path, root, origin)
             shelf.tokenizers.setdefault(entry.id, entry)
-        elif path.suffix in _TEXT_ENDINGS and "config.toml" not in own and _size(path) <= MAX_TEXT_BYTES:
-            shelf.texts.setdefault(_id_of(path), Entry(_id_of(path), str(path.relative_to(root)), path))
+        elif is_text and _size(path) <= MAX_TEXT_BYTES:
+            shelf.texts.setdefault(_id_of(path), Entry(_id_of(path), str(path.relative_to(root)), path, root))
+
+
+def _checkpoint_links(run: Path) -> list[Path]:
+    """Return the links among the folder of checkpoints of a run and what is in it."""
+    folder = run / "checkpoints"
+    if folder.is_symlink():
+        return [folder]
+    try:
+        return [path for path in folder.iterdir() if path.is_symlink()]
+    except OSError:  # there are none
+        return []
 
 
 @lru_cache(maxsize=1)
 def _bundled() -> tuple[Entry, ...]:
     folder = Path(str(resources.files("bytemill.studio") / "bundled"))
-    return tuple(Entry(path.stem, path.stem, path, "bundled") for path in sorted(folder.glob("*.json")))
+    return tuple(
+        Entry(path.stem, path.stem, path, Path(path.anchor), "bundled")
+        for path in sorted(folder.glob("*.json"))
+    )
 
 
 @lru_cache(maxsize=1)
@@ -212,7 +262,9 @@ def _published() -> tuple[Entry, ...]:
     """Return the published tokenizers that are in a cache of this machine; nothing is downloaded."""
     from bytemill.tokenizer.pretrained import is_cached
 
-    return tuple(Entry(name, name, Path(name), "published") for name in PUBLISHED if is_cached(name))
+    return tuple(
+        Entry(name, name, Path(name), Path(name), "published") for name in PUBLISHED if is_cached(name)
+    )
 
 
 @lru_cache(maxsize=1)
@@ -224,20 +276,22 @@ def _declaration() -> tuple[Entry, ...]:
     ordered = [first, *(path for path in names if path != first)]
     return tuple(
         Entry(
-            f"declaration-{path.stem[5:]}", f"Declaration of Human Rights, {path.stem[5:]}", path, "bundled"
+            f"declaration-{path.stem[5:]}",
+            f"Declaration of Human Rights, {path.stem[5:]}",
+            path,
+            Path(path.anchor),
+            "bundled",
         )
         for path in ordered
     )
 
 
-def _is_tokenizer(path: Path) -> bool:
+def _is_tokenizer(path: Path, root: Path) -> bool:
     """Return whether a file looks like a tokenizer, by its name, or by the first lines of JSON."""
-    if path.name == "tokenizer.json" or path.suffix in (".tiktoken", ".gguf"):
+    if path.name == "tokenizer.json" or path.suffix != ".json":
         return True
-    if path.suffix != ".json":
-        return False
     try:
-        with path.open("rb") as file:
+        with open_regular(path, root) as file:
             return b'"added_tokens"' in file.read(4096)
     except OSError:
         return False
@@ -245,10 +299,6 @@ def _is_tokenizer(path: Path) -> bool:
 
 def _id_of(path: Path) -> str:
     return hashlib.blake2s(os.fsencode(path), digest_size=8).hexdigest()
-
-
-def _is_inside(path: Path, root: Path) -> bool:
-    return not path.is_symlink() or path.resolve().is_relative_to(root)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

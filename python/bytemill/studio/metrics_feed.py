@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from bytemill.studio.files import open_regular, plain
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -42,15 +44,20 @@ class NewMetrics:
     """All other records by kind."""
 
 
-def read_new(path: Path, cursor: str = "") -> NewMetrics:
-    """Read the complete lines after `cursor`, which is the one of an earlier result, or "" for the start.
+def read_new(path: Path, cursor: str = "", root: Path | None = None) -> NewMetrics:
+    """Read the complete lines after `cursor`.
 
     The file is only read, so the run that writes it is not held back.
 
+    Args:
+        path: The file.
+        cursor: That of an earlier result, or "" for the start.
+        root: Folder that links may not lead out of; by default that of the file.
+
     Raises:
-        OSError: The file cannot be read.
+        OSError: The file cannot be read, or is not a regular one below `root`.
     """
-    with path.open("rb") as file:
+    with open_regular(path, path.parent if root is None else root) as file:
         size = file.seek(0, 2)
         # A resumed run replaces the file by one that begins alike, but has another inode.
         identity = str(os.fstat(file.fileno()).st_ino)
@@ -80,11 +87,14 @@ def read_new(path: Path, cursor: str = "") -> NewMetrics:
 
 def _record(line: bytes) -> dict[str, Any] | None:
     try:
-        record: object = json.loads(line)
-    except ValueError:
+        record: object = plain(json.loads(line))
+    except (ValueError, RecursionError):  # not JSON, or nested too deeply
         return None
     return cast("dict[str, Any]", record) if isinstance(record, dict) else None
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else float("nan")
+    try:
+        return float(value) if isinstance(value, (int, float)) else float("nan")
+    except OverflowError:
+        return float("nan")

@@ -240,6 +240,20 @@ class RunList(Message):
     studies: list[Named]
 
 
+class SkippedFile(Message):
+    """A file or folder that was found and cannot be read."""
+
+    name: str
+    reason: str
+
+
+class SkippedList(Message):
+    """What was left out, or the first part of it."""
+
+    n_skipped: int
+    skipped: list[SkippedFile]
+
+
 class Metrics(Message):
     """New records of a run: see `NewMetrics`."""
 

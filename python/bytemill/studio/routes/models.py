@@ -11,8 +11,9 @@ import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from bytemill.errors import MissingExtraError, RunConfigError
+from bytemill.errors import CheckpointError, MissingExtraError, RunConfigError
 from bytemill.studio.arrays import packed
+from bytemill.studio.files import require_regular
 from bytemill.studio.models import checkpoint_paths
 from bytemill.studio.routes.runs import tokenizer_of
 from bytemill.studio.schemas import (
@@ -40,11 +41,13 @@ from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from bytemill.lm.generation.sampling import SamplingParameters
     from bytemill.lm.inspection import Trace
     from bytemill.lm.loading import TrainedModel
     from bytemill.studio.jobs import Check
+    from bytemill.studio.library import Entry
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 router = APIRouter(tags=["models"])
@@ -77,12 +80,23 @@ def models(studio: Studio) -> ModelList:
 def _load(studio: State, model_id: str, spec: ModelSpec) -> TrainedModel:
     shelf = studio.library.shelf()
     entry = shelf.models.get(model_id) or shelf.runs[model_id]
+    require_regular(_files(entry, spec.checkpoint), entry.root, CheckpointError)
     try:
         return studio.models.load(entry.path, spec.checkpoint)
     except MissingExtraError as error:
         raise RunConfigError(
             "models need torch, which is not installed", hint=f"install it with: {install_hint('lm')}"
         ) from error
+
+
+def _files(entry: Entry, step: int | None) -> list[Path]:
+    """Return the files that loading a model reads."""
+    checkpoints = checkpoint_paths(entry.path)
+    folders = [entry.path]
+    if checkpoints:
+        folders.append(checkpoints.get(max(checkpoints) if step is None else step, entry.path))
+    endings = ("*.json", "*.safetensors")
+    return [path for folder in folders for ending in endings for path in folder.glob(ending)]
 
 
 @router.post("/models/{model_id}/prompt")

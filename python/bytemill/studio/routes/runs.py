@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-import tomllib
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.training.config_sources import TABLE
 from bytemill.studio.arrays import packed
+from bytemill.studio.files import plain, require_regular
 from bytemill.studio.metrics_feed import read_new
 from bytemill.studio.models import checkpoint_paths
 from bytemill.studio.routes.tokenizers import named
-from bytemill.studio.schemas import Metrics, RunList, RunSummary
+from bytemill.studio.run_settings import read_settings
+from bytemill.studio.schemas import Metrics, RunList, RunSummary, SkippedFile, SkippedList
 from bytemill.studio.state import Studio
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from bytemill.studio.library import Entry, Shelf
 
 router = APIRouter(tags=["runs"])
+
+MAX_SKIPPED = 100
+"""Files that are listed as left out; the rest is counted."""
 
 
 @router.get("/runs")
@@ -39,17 +44,13 @@ def runs(studio: Studio) -> RunList:
 
 
 def _summary(entry: Entry, shelf: Shelf, studio: Studio) -> RunSummary | None:
+    config: dict[str, Any] = {}
     try:
         changed = (entry.path / "metrics.jsonl").stat().st_mtime
-        text = (entry.path / "config.toml").read_text(encoding="utf-8", errors="replace")
+        with suppress(ValueError):  # listed with what is left out
+            config = read_settings(entry)
     except OSError:  # the folder was just removed
         return None
-    try:
-        settings = tomllib.loads(text)
-        settings.pop(TABLE, None)  # a browser learns no paths of this machine
-        config = _flat(settings)
-    except tomllib.TOMLDecodeError:
-        config = {}
     checkpoints = list(checkpoint_paths(entry.path))
     steps = config.get("training.steps")
     return RunSummary(
@@ -70,14 +71,20 @@ def tokenizer_of(entry: Entry, shelf: Shelf) -> str | None:
     return next((each.id for each in shelf.tokenizers.values() if each.path == path), None)
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            found |= _flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
-        else:
-            found[prefix + name] = value
-    return found
+@router.get("/skipped")
+def skipped(studio: Studio) -> SkippedList:
+    """List files and folders that were found and cannot be read."""
+    shelf = studio.library.shelf()
+    found = dict(shelf.skipped)
+    for entry in shelf.runs.values():
+        try:
+            read_settings(entry)
+        except OSError:  # the next search says more
+            continue
+        except ValueError as error:
+            found[f"{entry.name}/config.toml"] = str(error)
+    first = [SkippedFile(name=name, reason=reason) for name, reason in islice(found.items(), MAX_SKIPPED)]
+    return SkippedList(n_skipped=len(found), skipped=first)
 
 
 @router.get("/runs/{run_id}/metrics")
@@ -85,7 +92,7 @@ def metrics(run_id: str, studio: Studio, cursor: str = "") -> Metrics:
     """Return the records of a run after `cursor`."""
     entry = studio.library.shelf().runs[run_id]
     try:
-        new = read_new(entry.path / "metrics.jsonl", cursor)
+        new = read_new(entry.path / "metrics.jsonl", cursor, entry.root)
     except OSError as error:
         raise RunConfigError(f"the metrics of {entry.name} cannot be read: {error.strerror}") from error
     return Metrics(
@@ -99,11 +106,14 @@ def metrics(run_id: str, studio: Studio, cursor: str = "") -> Metrics:
 @router.get("/studies/{study_id}")
 async def study(study_id: str, request: Request, studio: Studio) -> dict[str, Any]:
     """Return the findings of a study, as `bytemill experiment report --json` prints them."""
-    path = studio.library.shelf().studies[study_id].path
+    entry = studio.library.shelf().studies[study_id]
 
     def work(_: Check) -> dict[str, Any]:
         from bytemill.experiment.findings import Findings
 
-        return Findings(path).to_dict()
+        parts = ("*.json*", "cells/*/*.?64", "cells/*/run/metrics.jsonl")
+        files = [path for part in parts for path in entry.path.glob(part)]
+        require_regular(files, entry.root, RunConfigError)
+        return plain(Findings(entry.path).to_dict())
 
     return await studio.jobs.run(request, work)

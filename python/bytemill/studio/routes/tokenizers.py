@@ -10,6 +10,7 @@ from fastapi.responses import StreamingResponse
 from bytemill._core import __version__
 from bytemill.formats.patterns import Pattern
 from bytemill.studio.arrays import large_response
+from bytemill.studio.files import shown_name
 from bytemill.studio.library import Entry
 from bytemill.studio.schemas import Named, SourceList, Status, TokenizerSummary, VocabularyColumns
 from bytemill.studio.state import Studio
@@ -25,7 +26,7 @@ def status(studio: Studio) -> Status:
     return Status(
         version=__version__,
         started=studio.started,
-        root=None if root is None else root.name or "/",
+        root=None if root is None else shown_name(root.name) or "/",
         has_models=find_spec("torch") is not None,
     )
 
