@@ -77,6 +77,7 @@ def test_a_port_in_use_is_an_error(work: Path, run: Run):
         (["nothing.json"], "nothing.json: no such file or folder"),
         (["--root", "nothing"], "nothing is not a folder"),
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+        (["--allow-host", "https://studio.example"], "https://studio.example is not the name of a host"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
     ],
 )
@@ -104,7 +105,10 @@ def test_without_its_libraries_it_says_what_to_install(work: Path):
 
 
 def test_beyond_this_machine_the_address_has_a_token(work: Path):
-    with started("--host", "0.0.0.0", cwd=work) as (_, url):  # noqa: S104 - what is tested
+    with started("--allow-host", "studio.example", cwd=work) as (_, url):
         own, _, token = url.partition("?token=")
         assert len(token) >= 32
-        assert httpx.get(own.replace("0.0.0.0", "127.0.0.1"), trust_env=False).status_code == 401  # noqa: S104
+        assert httpx.get(own, trust_env=False).status_code == 401
+        name = {"host": "studio.example"}
+        assert httpx.get(url, headers=name, trust_env=False).status_code == 303
+        assert httpx.get(url, headers={"host": "other.example"}, trust_env=False).status_code == 421

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from bytemill.studio.library import Library
-from bytemill.studio.security import MAX_BODY_BYTES
-from bytemill.studio.server import listen, running
+from bytemill.studio.security import MAX_BODY_BYTES, Access
+from bytemill.studio.server import Address, listen, running
 from tests.studio.conftest import HOSTILE, id_of
 
 
@@ -264,8 +264,10 @@ class TestWithToken:
 
     @pytest.fixture
     def address(self, root: Path) -> Iterator[str]:
-        with running(Library(root), listen("0.0.0.0", 0)) as url:  # noqa: S104 - what is attacked
-            yield url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        own = listen(port=0)
+        access = Access.of("0.0.0.0", own.socket.getsockname()[1])  # noqa: S104 - what is attacked
+        with running(Library(root), Address(own.socket, f"{own.url}?token={access.token}", access)) as url:
+            yield url
 
     def test_without_the_token_there_is_nothing(self, address: str):
         own, _, token = address.partition("?token=")
@@ -279,9 +281,10 @@ class TestWithToken:
             f"api/v1/status?token={token}",
         ):
             assert httpx.get(own + path, trust_env=False).status_code == 401
-        forged = {"cookie": "bytemill_studio=forged"}
+        name = f"bytemill_studio_{urlsplit(own).port}"
+        forged = {"cookie": f"{name}=forged"}
         assert httpx.get(own, headers=forged, trust_env=False).status_code == 401
-        nonsense = {b"cookie": "bytemill_studio=\xff".encode("latin-1")}
+        nonsense = {b"cookie": f"{name}=\xff".encode("latin-1")}
         assert httpx.get(own, headers=nonsense, trust_env=False).status_code == 401
 
     def test_the_token_becomes_a_cookie_that_scripts_do_not_see(self, address: str):
@@ -291,7 +294,7 @@ class TestWithToken:
         assert answer.headers["location"] == "/"
         cookie = answer.headers["set-cookie"]
         assert "HttpOnly" in cookie
-        assert "SameSite=Strict" in cookie
+        assert "SameSite=Lax" in cookie
         name, _, value = cookie.partition(";")[0].partition("=")
         assert httpx.get(f"{own}api/v1/status", cookies={name: value}, trust_env=False).status_code == 200
 

@@ -40,6 +40,15 @@ def studio(
             help="Address to listen on. Anything but this machine's own needs the token in the printed address."
         ),
     ] = "127.0.0.1",
+    allow_host: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--allow-host",
+            negative=(),
+            help="Another name under which browsers reach it, such as that of a reverse proxy: NAME or NAME:PORT. "
+            "May be repeated.",
+        ),
+    ] = (),
     port: Annotated[
         int | None,
         Parameter(
@@ -76,7 +85,7 @@ def studio(
     from bytemill.studio.server import listen, serve
     from bytemill.system.browser import open_page
 
-    address = listen(host, port)
+    address = listen(host, port, allow_host)
     library = Library(root, paths)
 
     def started() -> None:

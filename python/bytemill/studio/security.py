@@ -5,8 +5,10 @@ A plain ASGI middleware, so that it sees a body as it arrives and does not stand
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
+import html
 import json
 import secrets
 from dataclasses import dataclass, field
@@ -16,8 +18,17 @@ from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect
 
+from bytemill.studio.addresses import (
+    LOOPBACK,
+    allowed_authorities,
+    authorities,
+    bracketed,
+    local_authorities,
+    machine_names,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
     Scope = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -26,8 +37,8 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 32 << 20
 """5 MB of text are 30 MB as JSON if every character is escaped."""
-COOKIE = "bytemill_studio"
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+BODY_SECONDS = 120.0
+"""Time for a body to arrive."""
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -46,23 +57,47 @@ _HEADERS = [
 class Access:
     """Who may connect.
 
+    A connection's own address is accepted as Host too: a name that an attacker lets point here never equals it.
+
     Args:
         hosts: Accepted values of the Host header, in lower case, with port.
         token: Secret that a browser must show once; None if the server listens on the loopback interface alone.
+        origins: Accepted values of the Origin header, besides that of the host itself: those of a reverse proxy.
+        cookie: Name of the cookie. Browsers send a cookie to all ports of a host.
     """
 
     hosts: frozenset[str]
     token: str | None = None
+    origins: frozenset[str] = frozenset()
+    cookie: str = "bytemill_studio"
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """Value of the cookie."""
 
     @classmethod
-    def of(cls, host: str, port: int) -> Access:
-        """Return the access for a server that listens on `host`: beyond the loopback interface with a new token."""
-        names = set(LOOPBACK) | ({f"[{host}]"} if ":" in host else {host.lower()})
-        hosts = frozenset(f"{name}:{port}" for name in names)
-        is_local = host in ("127.0.0.1", "localhost", "::1")
-        return cls(hosts, None if is_local else secrets.token_urlsafe(24))
+    def of(cls, host: str, port: int, allowed: Sequence[str] = ()) -> Access:
+        """Return the access for a server: beyond the loopback interface with a new token.
+
+        Args:
+            host: Address or name that it listens on.
+            port: Its port.
+            allowed: Further names of it, such as that of a reverse proxy; with a port, or with its own and the
+                standard ones.
+
+        Raises:
+            OutputError: One is not the name of a host.
+        """
+        own = bracketed(host)
+        names = {*LOOPBACK, own}
+        if own not in LOOPBACK:
+            names |= machine_names()
+        further = {each for name in allowed for each in allowed_authorities(name, port)}
+        is_local = {own, *(_host_of(each) for each in further)}.issubset(LOOPBACK)
+        return cls(
+            frozenset({each for name in names for each in authorities(name, port)} | further),
+            None if is_local else secrets.token_urlsafe(24),
+            frozenset(f"{scheme}://{each}" for each in further for scheme in ("http", "https")),
+            f"bytemill_studio_{port}",
+        )
 
 
 @dataclass(frozen=True)
@@ -72,13 +107,14 @@ class _Refusal:
     status: int
     message: str
     cookie: str | None = None
+    hint: str | None = None
 
 
 class Guard:
     """Middleware that refuses what does not come from the studio's own page.
 
     421 another Host header; 403 a request of another site; 401 no token; 415 a body that is not JSON; 413 one that is
-    too large. Every answer gets the headers that keep a browser from running anything else.
+    too large; 408 one that is too slow. Every answer gets the headers that keep a browser from running anything else.
 
     Args:
         app: The application.
@@ -102,23 +138,30 @@ class Guard:
         headers = _headers(scope)
         refusal = self._refusal(scope, headers) or self._login(scope, headers)
         if refusal is not None:
-            await _answer(send, refusal)
+            await _answer(send, refusal, headers)
             return
         sent = 0
-        has_started = False
+        is_whole = has_started = False
+        end = asyncio.get_running_loop().time() + BODY_SECONDS
 
         async def receive_bounded() -> MutableMapping[str, Any]:
-            nonlocal sent
-            message = await receive()
-            if message["type"] == "http.request":
+            nonlocal sent, is_whole, refusal
+            try:
+                async with asyncio.timeout_at(None if is_whole else end):
+                    message = await receive()
+            except TimeoutError:
+                refusal = _Refusal(408, f"the body did not arrive within {BODY_SECONDS:g} seconds")
+            else:
+                is_whole = not message.get("more_body", False)
                 sent += len(message.get("body", b""))
-                if sent > self._max_body_bytes:
-                    raise ClientDisconnect  # the application ends; what it answers is not sent
-            return message
+                if sent <= self._max_body_bytes:
+                    return message
+                refusal = self._too_large()
+            raise ClientDisconnect  # the application ends; what it answers is not sent
 
         async def send_guarded(message: MutableMapping[str, Any]) -> None:
             nonlocal has_started
-            if sent > self._max_body_bytes:
+            if refusal is not None:
                 return
             if message["type"] == "http.response.start":
                 has_started = True
@@ -127,20 +170,24 @@ class Guard:
 
         with contextlib.suppress(ClientDisconnect):
             await self._app(scope, receive_bounded, send_guarded)
-        if sent > self._max_body_bytes and not has_started:
-            await _answer(send, self._too_large())
+        if refusal is not None and not has_started:
+            await _answer(send, refusal, headers)
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> _Refusal | None:
         host = headers.get("host", "").lower()
-        if host not in self._access.hosts:
-            return _Refusal(421, "this is not the host that the studio was started for")
+        if host not in self._access.hosts and host not in local_authorities(scope.get("server")):
+            return _Refusal(
+                421,
+                "this is not a host that the studio was started for",
+                hint="open the address that it printed, or start it with --allow-host and this name",
+            )
         is_navigation = (
             scope["method"] == "GET" and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
         )
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and not is_navigation:
             return _Refusal(403, "requests from other sites are not accepted")
         origin = headers.get("origin")
-        if origin is not None and origin.lower() != f"http://{host}":
+        if origin is not None and origin.lower() not in {f"http://{host}", *self._access.origins}:
             return _Refusal(403, "requests from other sites are not accepted")
         if scope["method"] not in ("GET", "HEAD"):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -158,13 +205,22 @@ class Guard:
         """Check the cookie, or exchange the token of the address for one."""
         if self._access.token is None:
             return None
-        own = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        if own is not None and hmac.compare_digest(own.value.encode(), self._access.session.encode()):
-            return None
         shown = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and hmac.compare_digest(shown.encode(), self._access.token.encode()):
-            return _Refusal(303, "", f"{COOKIE}={self._access.session}; Path=/; HttpOnly; SameSite=Strict")
+            # Strict would leave the cookie out where a link in a mail or a chat leads to the page.
+            cookie = f"{self._access.cookie}={self._access.session}; Path=/; HttpOnly; SameSite=Lax"
+            return _Refusal(303, "", cookie)
+        own = SimpleCookie(headers.get("cookie", "")).get(self._access.cookie)
+        if own is not None and hmac.compare_digest(own.value.encode(), self._access.session.encode()):
+            return None
+        if own is not None or shown:
+            return _Refusal(401, "this studio was restarted: open the address it printed")
         return _Refusal(401, "open the address that the studio printed when it started")
+
+
+def _host_of(authority: str) -> str:
+    host, colon, port = authority.rpartition(":")
+    return host if colon and port.isdecimal() else authority
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -176,19 +232,35 @@ def _headers(scope: Scope) -> dict[str, str]:
     return found
 
 
-async def _answer(send: Send, refusal: _Refusal) -> None:
-    body = b"" if refusal.status == 303 else json.dumps({"detail": refusal.message}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
+async def _answer(send: Send, refusal: _Refusal, headers: dict[str, str]) -> None:
+    is_page = "text/html" in headers.get("accept", "")
+    body = b"" if refusal.status == 303 else (_page(refusal) if is_page else _json(refusal))
+    own = [
+        (b"content-type", b"text/html; charset=utf-8" if is_page else b"application/json"),
         (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
         *_HEADERS,
     ]
-    headers.append((b"connection", b"close"))  # what is left of a refused body is not read
+    own.append((b"connection", b"close"))  # what is left of a refused body is not read
     if refusal.cookie is not None:
-        headers += [
-            (b"set-cookie", refusal.cookie.encode()),
-            (b"location", b"/"),
-            (b"cache-control", b"no-store"),
-        ]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+        own += [(b"set-cookie", refusal.cookie.encode()), (b"location", b"/")]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": own})
     await send({"type": "http.response.body", "body": body})
+
+
+def _json(refusal: _Refusal) -> bytes:
+    return json.dumps({"detail": refusal.message, "hint": refusal.hint}).encode()
+
+
+def _page(refusal: _Refusal) -> bytes:
+    """Return a page for people who open an address, without scripts and styles."""
+    sentences = [f"{text[:1].upper()}{text[1:]}." for text in (refusal.message, refusal.hint) if text]
+    return f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>bytemill studio</title>
+<h1>bytemill studio</h1>
+{"".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)}
+""".encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import socket
 import threading
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ import uvicorn
 from anyio import to_thread
 
 from bytemill.errors import OutputError
+from bytemill.studio.addresses import bracketed, reachable_host
 from bytemill.studio.app import create_app
 from bytemill.studio.security import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from bytemill.studio.library import Library
 
@@ -33,19 +35,21 @@ class Address:
 
     socket: socket.socket
     url: str
-    """What to open, with the token if there is one."""
+    """What to open, also from another machine if it may; with the token if there is one."""
     access: Access
 
 
-def listen(host: str = "127.0.0.1", port: int | None = None) -> Address:
+def listen(host: str = "127.0.0.1", port: int | None = None, allowed: Sequence[str] = ()) -> Address:
     """Open the socket of a server.
 
     Args:
         host: Address to listen on. Anything but the loopback interface needs a token, which is part of the URL.
         port: Port; 0 for any free one. By default 8321, or the next one that is free.
+        allowed: Further names under which browsers reach it, as in `Access.of`.
 
     Raises:
-        OutputError: The port is in use, or the address is not one of this machine.
+        OutputError: The port is in use, the address is not one of this machine, or `allowed` has something that is no
+            name of a host.
     """
     ports = range(DEFAULT_PORT, DEFAULT_PORT + _N_PORTS) if port is None else [port]
     for number in ports:
@@ -58,9 +62,14 @@ def listen(host: str = "127.0.0.1", port: int | None = None) -> Address:
                 f"cannot listen on {host}:{number}: {error.strerror or error}",
                 hint="choose another port: --port 0 takes a free one",
             ) from error
-        access = Access.of(host, own.getsockname()[1])
-        shown = f"[{host}]" if ":" in host else host
-        url = f"http://{shown}:{own.getsockname()[1]}/"
+        address, own_port = own.getsockname()[:2]
+        try:
+            access = Access.of(host, own_port, allowed)
+        except OutputError:
+            own.close()
+            raise
+        shown = reachable_host(own) if ipaddress.ip_address(address).is_unspecified else bracketed(host)
+        url = f"http://{shown}:{own_port}/"
         return Address(own, url if access.token is None else f"{url}?token={access.token}", access)
     raise AssertionError("there is at least one port")
 

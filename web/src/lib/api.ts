@@ -16,14 +16,15 @@ export class ApiError extends Error {
   }
 }
 
-/** The server cannot be reached. */
+/** The server cannot be reached, or does not know this page any more. */
 export class OfflineError extends Error {}
 
-type OnConnection = (isConnected: boolean) => void;
-let onConnection: OnConnection = () => {};
+type OnLoss = (isRestarted: boolean) => void;
+let onLoss: OnLoss = () => {};
 
-export function watchConnection(listener: OnConnection): void {
-  onConnection = listener;
+/** Call `listener` when the server does not answer, or was restarted with another token. */
+export function watchConnection(listener: OnLoss): void {
+  onLoss = listener;
 }
 
 async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
@@ -38,8 +39,12 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
     response = await fetch(PREFIX + path, init);
   } catch (error) {
     if (signal?.aborted) throw error;
-    onConnection(false);
+    onLoss(false);
     throw new OfflineError("the studio's server does not answer");
+  }
+  if (response.status === 401) {
+    onLoss(true);
+    throw new OfflineError("this studio was restarted: open the address it printed");
   }
   if (!response.ok) {
     const found = (await response.json().catch(() => ({}))) as { detail?: unknown; hint?: string | null };
@@ -84,13 +89,13 @@ export async function* events(path: string, body: unknown, signal: AbortSignal):
     }
   } catch (error) {
     if (signal.aborted) throw error;
-    onConnection(false);
+    onLoss(false);
     throw new OfflineError("the connection was lost");
   } finally {
     void reader.cancel().catch(() => {});
   }
   if (!isComplete && !signal.aborted) {
-    onConnection(false);
+    onLoss(false);
     throw new OfflineError("the connection was lost");
   }
 }

@@ -28,6 +28,8 @@ class App {
   /** The server was started again: what was asked of the old one is asked again. */
   epoch = $state(0);
   isConnected = $state(true);
+  /** The server was restarted, and asks for another token. */
+  isRestarted = $state(false);
   notice: string | null = $state(null);
   problem: string | null = $state(null);
 
@@ -57,11 +59,11 @@ class App {
   private knownHash = "";
 
   async start(): Promise<void> {
-    watchConnection((isConnected) => {
-      if (!isConnected && this.isConnected) {
-        this.isConnected = false;
-        void this.reconnect();
-      }
+    watchConnection((isRestarted) => {
+      this.isRestarted = isRestarted;
+      if (!this.isConnected) return;
+      this.isConnected = false;
+      void this.reconnect();
     });
     this.readUrl(true);
     window.addEventListener("hashchange", () => this.readUrl(false));
@@ -107,11 +109,16 @@ class App {
   private async reconnect(): Promise<void> {
     const before = this.status?.started;
     for (;;) {
-      await new Promise((resolve) => setTimeout(resolve, 1000));
+      await new Promise((resolve) => {
+        // Nobody but the user can give this page the new token: they come back from the tab where it was opened.
+        if (this.isRestarted) window.addEventListener("focus", resolve, { once: true });
+        else setTimeout(resolve, 1000);
+      });
       try {
         const status = await get<Schemas["Status"]>("/status");
         await this.refresh();
         this.isConnected = true;
+        this.isRestarted = false;
         if (status.started !== before) {
           this.document.reset();
           this.notice = "Connected again. The server was started anew, so work that was under way has ended.";
