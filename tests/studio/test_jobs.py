@@ -12,7 +12,7 @@ from fastapi import HTTPException
 
 from bytemill.errors import RunConfigError
 from bytemill.studio import jobs as module
-from bytemill.studio.jobs import JobCancelledError, Jobs
+from bytemill.studio.jobs import NAME_HEADER, JobCancelledError, Jobs
 
 T = TypeVar("T")
 
@@ -21,6 +21,9 @@ class Client:
     """A request whose client may go away."""
 
     is_gone = False
+
+    def __init__(self, name: str = "") -> None:
+        self.headers = {NAME_HEADER: name}
 
     async def is_disconnected(self) -> bool:
         return self.is_gone
@@ -166,3 +169,125 @@ def test_a_stopped_studio_takes_no_jobs():
     with pytest.raises(HTTPException) as caught:
         run(jobs, Client(), lambda _: None)
     assert caught.value.status_code == 503
+
+
+class Queue:
+    """One worker that is held, and jobs that wait for it."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs(n_threads=1)
+        self.release = threading.Event()
+        self.began: list[str] = []
+
+    def work(self, name: str) -> Callable[..., Any]:
+        def work(_: Callable[[], None]) -> str:
+            self.began.append(name)
+            assert self.release.wait(20)
+            return name
+
+        return work
+
+    def start(self, name: str, client: Client | None = None) -> "asyncio.Task[str]":
+        request: Any = client or Client(name)
+        return asyncio.ensure_future(self.jobs.run(request, self.work(name)))
+
+
+async def settle(check: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not check():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.005)
+
+
+def test_a_job_that_waits_knows_how_many_are_before_it():
+    queue = Queue()
+
+    async def main() -> None:
+        tasks = [queue.start(name) for name in "abcd"]
+        await settle(lambda: queue.jobs.n_active == 4 and queue.began == ["a"])
+        assert [queue.jobs.before(name) for name in "abcdx"] == [None, 0, 1, 2, None]
+        queue.release.set()
+        assert await asyncio.gather(*tasks) == list("abcd")
+        assert [queue.jobs.before(name) for name in "abcd"] == [None] * 4
+
+    run_alone(main())
+    assert queue.began == list("abcd")
+
+
+def test_a_job_that_is_not_wanted_any_more_leaves_the_queue_without_running():
+    queue, second = Queue(), Client("b")
+
+    async def main() -> None:
+        first = queue.start("a")
+        await settle(lambda: queue.began == ["a"])
+        gone, last = queue.start("b", second), queue.start("c")
+        await settle(lambda: queue.jobs.before("c") == 1)
+        second.is_gone = True
+        await settle(lambda: queue.jobs.before("c") == 0)
+        with pytest.raises(HTTPException) as caught:
+            await gone
+        assert caught.value.status_code == 504
+        queue.release.set()
+        assert await asyncio.gather(first, last) == ["a", "c"]
+
+    run_alone(main())
+    assert queue.began == ["a", "c"]
+
+
+def test_a_stream_that_waits_is_told_how_many_are_before_it():
+    queue = Queue()
+
+    async def main() -> list[str]:
+        tasks = [queue.start("a")]
+        await settle(lambda: queue.began == ["a"])
+        tasks += [queue.start(name) for name in "bcd"]
+        await settle(lambda: queue.jobs.before("d") == 2)
+        body = queue.jobs.stream(lambda _: iter([("token", {})])).body_iterator
+        first = await anext(aiter(body))
+        queue.release.set()
+        rest = [str(part) async for part in body]
+        await asyncio.gather(*tasks)
+        return [str(first), *rest]
+
+    events = [f'event: queued\ndata: {{"before": {before}}}\n\n' for before in (3, 2, 1, 0, "null")]
+    assert run_alone(main()) == [*events, "event: token\ndata: {}\n\n", "event: done\ndata: {}\n\n"]
+
+
+def test_a_stream_with_a_free_worker_is_not_queued():
+    async def main() -> list[str]:
+        return [str(part) async for part in Jobs().stream(lambda _: iter(())).body_iterator]
+
+    assert run_alone(main()) == ["event: done\ndata: {}\n\n"]
+
+
+def test_a_reader_that_reads_nothing_holds_no_worker():
+    jobs = Jobs(n_threads=2)
+
+    def work(_: Callable[[], None]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for i in range(5000):
+            yield "token", {"i": i}
+
+    async def main() -> tuple[int, int]:
+        streams = [jobs.stream(work) for _ in range(4)]
+        client: Any = Client()
+        answer = await jobs.run(client, lambda _: 7)
+        await settle(lambda: jobs.n_active == 0)
+        return answer, len([1 async for part in streams[-1].body_iterator if "event: token" in str(part)])
+
+    assert run_alone(main()) == (7, 5000)
+
+
+def test_streams_that_wait_end_when_the_studio_stops():
+    queue = Queue()
+
+    async def main() -> list[str]:
+        first = queue.start("a")
+        await settle(lambda: queue.began == ["a"])
+        body = queue.jobs.stream(lambda _: iter([("token", {})])).body_iterator
+        queue.jobs.stop()
+        found = [str(part) async for part in body]
+        queue.release.set()
+        await first
+        return found
+
+    assert run_alone(main()) == ['event: queued\ndata: {"before": 0}\n\n']

@@ -14,7 +14,7 @@ from bytemill._core import __version__
 from bytemill.errors import BytemillError
 from bytemill.studio.jobs import JobCancelledError
 from bytemill.studio.models import Models
-from bytemill.studio.routes import comparison, models, runs, texts, tokenizers
+from bytemill.studio.routes import comparison, jobs, models, runs, texts, tokenizers
 from bytemill.studio.security import Guard
 from bytemill.studio.state import State
 from bytemill.studio.texts import EditError, StaleVersionError, TextTooLargeError
@@ -44,7 +44,7 @@ def create_app(library: Library, access: Access, *, device: str = "auto") -> Fas
     )
     app.state.studio = State(library, Models(device))
     app.add_middleware(Guard, access=access)
-    for module in (tokenizers, texts, comparison, runs, models):
+    for module in (tokenizers, texts, comparison, runs, models, jobs):
         app.include_router(module.router, prefix=PREFIX)
     _add_errors(app)
     _add_page(app)

@@ -27,6 +27,12 @@ class Status(Message):
     """Whether torch is installed."""
 
 
+class Queued(Message):
+    """How many jobs wait before one; null if it does not wait."""
+
+    before: int | None
+
+
 class Named(Message):
     """Something that can be opened."""
 

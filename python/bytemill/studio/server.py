@@ -17,6 +17,7 @@ from anyio import to_thread
 from bytemill.errors import OutputError
 from bytemill.studio.addresses import bracketed, reachable_host
 from bytemill.studio.app import create_app
+from bytemill.studio.connection import Connection
 from bytemill.studio.security import Access
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ def _server(library: Library, address: Address, device: str) -> _Server:
             lifespan="off",
             timeout_graceful_shutdown=1,
             timeout_keep_alive=75,
+            http=Connection,
         )
     )
     server.stop_jobs = app.state.studio.jobs.stop

@@ -1,6 +1,7 @@
 /** Requests to the server: typed, with its errors, and with notice of a lost connection. */
 
 import type { components } from "./api-types";
+import { queue } from "./queue.svelte";
 
 export type Schemas = components["schemas"];
 
@@ -27,20 +28,29 @@ export function watchConnection(listener: OnLoss): void {
   onLoss = listener;
 }
 
+// Not randomUUID, which browsers offer to encrypted pages alone.
+const PAGE = Math.random().toString(36).slice(2);
+let nRequests = 0;
+
 async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const name = `${PAGE}-${++nRequests}`;
   const init: RequestInit = { method, credentials: "same-origin" };
+  const headers: Record<string, string> = { "x-job": name };
   if (signal) init.signal = signal;
   if (body !== undefined) {
     init.body = JSON.stringify(body);
-    init.headers = { "content-type": "application/json" };
+    headers["content-type"] = "application/json";
   }
   let response: Response;
+  const unwatch = queue.watch(name, () => before(name));
   try {
-    response = await fetch(PREFIX + path, init);
+    response = await fetch(PREFIX + path, { ...init, headers });
   } catch (error) {
     if (signal?.aborted) throw error;
     onLoss(false);
     throw new OfflineError("the studio's server does not answer");
+  } finally {
+    unwatch();
   }
   if (response.status === 401) {
     onLoss(true);
@@ -52,6 +62,12 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
     throw new ApiError(response.status, message, found.hint ?? null);
   }
   return response;
+}
+
+/** How many jobs wait before a request; null if it does not wait. */
+async function before(name: string): Promise<number | null> {
+  const response = await fetch(`${PREFIX}/jobs/${name}`, { credentials: "same-origin" });
+  return response.ok ? ((await response.json()) as Schemas["Queued"]).before : null;
 }
 
 async function json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
@@ -69,7 +85,10 @@ export interface ServerEvent {
   data: Record<string, unknown>;
 }
 
-/** Yield the server-sent events of a POST request. A stream that ends before its last event is an error. */
+/**
+ * Yield the server-sent events of a POST request, but for those of its place in the queue. A stream that ends before
+ * its last event is an error.
+ */
 export async function* events(path: string, body: unknown, signal: AbortSignal): AsyncGenerator<ServerEvent> {
   const response = await send("POST", path, body, signal);
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
@@ -84,7 +103,8 @@ export async function* events(path: string, body: unknown, signal: AbortSignal):
         const event = parseEvent(buffer.slice(0, end));
         buffer = buffer.slice(end + 2);
         isComplete ||= event.name === "done" || event.name === "failed";
-        yield event;
+        if (event.name === "queued") queue.set(reader, event.data["before"] as number | null);
+        else yield event;
       }
     }
   } catch (error) {
@@ -92,6 +112,7 @@ export async function* events(path: string, body: unknown, signal: AbortSignal):
     onLoss(false);
     throw new OfflineError("the connection was lost");
   } finally {
+    queue.set(reader, null);
     void reader.cancel().catch(() => {});
   }
   if (!isComplete && !signal.aborted) {
