@@ -229,7 +229,7 @@ def _add_folder(shelf: Shelf, folder: Path, files: list[str], root: Path, origin
             continue
         if not shelf.accepts(path, root):
             continue
-        if not is_text and _is_tokenizer(path, root):
+        if not is_text and _is_tokenizer(path):
             own_name = name if file == "tokenizer.json" and folder != root else str(path.relative_to(root))
             entry = Entry(_id_of(path), own_name.removesuffix(".json"), path, root, origin)
             shelf.tokenizers.setdefault(entry.id, entry)
@@ -286,12 +286,12 @@ def _declaration() -> tuple[Entry, ...]:
     )
 
 
-def _is_tokenizer(path: Path, root: Path) -> bool:
-    """Return whether a file looks like a tokenizer, by its name, or by the first lines of JSON."""
+def _is_tokenizer(path: Path) -> bool:
+    """Return whether a regular file looks like a tokenizer, by its name, or by the first lines of JSON."""
     if path.name == "tokenizer.json" or path.suffix != ".json":
         return True
     try:
-        with open_regular(path, root) as file:
+        with path.open("rb") as file:
             return b'"added_tokens"' in file.read(4096)
     except OSError:
         return False
