@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,41 @@ def test_every_cut_and_other_files_are_refused(saved: Path, tmp_path: Path):
         sha256_of(tmp_path / "nothing")
     with pytest.raises(CheckpointError, match=r"cannot read .*nothing"), open_tensors(tmp_path / "nothing"):
         pass
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_is_an_error(saved: Path):
+    with open_tensors(saved) as file:
+        with saved.open("rb+") as other:
+            other.truncate(10)
+        # If the file were mapped into memory, the process would end here.
+        with pytest.raises(CheckpointError, match=r"t\.safetensors was cut off while it was read"):
+            file.tensor("a")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("a", {"shape": [5, 3]}), ("a", {"shape": [-4, -3]}), ("a", {"dtype": "F64"}),
+        ("a", {"data_offsets": [8, 64]}), ("a", {"data_offsets": None}), ("__metadata__", [1]), ("c", 5),
+    ],
+)  # fmt: skip
+def test_a_header_that_does_not_describe_the_file_is_refused(
+    saved: Path, tmp_path: Path, name: str, values: object
+):
+    data = saved.read_bytes()
+    size = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:size])
+    header[name] = header[name] | values if isinstance(values, dict) else values
+    text = json.dumps(header).encode()
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(len(text).to_bytes(8, "little") + text + data[size:])
+    with pytest.raises(CheckpointError, match="damaged"), open_tensors(other):
+        pass
+
+
+def test_a_type_that_torch_lacks_is_named(tmp_path: Path):
+    header = json.dumps({"x": {"dtype": "F4", "shape": [4], "data_offsets": [0, 2]}}).encode()
+    path = tmp_path / "f4.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
+    with pytest.raises(CheckpointError, match="type F4"), open_tensors(path) as file:
+        file.tensor("x")

@@ -1,7 +1,8 @@
 """Checkpoints: model, optimizer and iteration in one file, or weights as safetensors, one tensor at a time.
 
 `safetensors.torch.save_file` first copies all tensors to bytes. Here one tensor at a time is copied from its device,
-and the hash of the file is computed while it is written.
+and the hash of the file is computed while it is written. The library also maps files that it reads into memory: another
+program that truncates such a file kills the process with SIGBUS. Here files are read, and a short read is an error.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import zipfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bytemill.errors import BytemillError, CheckpointError
@@ -43,6 +45,8 @@ _TYPES = {
     torch.bool: "BOOL",
 }
 _BY_NAME = {name: dtype for dtype, name in _TYPES.items()}
+_MAX_HEADER_BYTES = 100_000_000
+"""As in the library."""
 _CHUNK = 1 << 24
 """Bytes per write: the interpreter is free for training while they are hashed and written."""
 
@@ -95,29 +99,61 @@ def write_tensors(
     return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """What the header says of a tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    """Offset in the file."""
+    n_bytes: int
+
+
 class TensorFile:
     """An open safetensors file; tensors are read when they are used."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.names: list[str] = list(file.keys())
-        self.metadata: dict[str, str] = file.metadata() or {}
+        self._entries, self.metadata = _read_header(file)
+        self.names: list[str] = list(self._entries)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor."""
-        return tuple(self._file.get_slice(name).get_shape())
+        return self._entries[name].shape
 
     def dtype(self, name: str) -> torch.dtype:
-        """Return the type of a tensor."""
-        return _BY_NAME[self._file.get_slice(name).get_dtype()]
+        """Return the type of a tensor. Raises CheckpointError if torch has none of that name."""
+        own = self._entries[name].dtype
+        if own not in _BY_NAME:
+            raise CheckpointError(
+                f"{name} in {self._file.name} has the type {own}, which bytemill does not read"
+            )
+        return _BY_NAME[own]
 
     def tensor(self, name: str) -> Tensor:
-        """Return a tensor, whose memory belongs to the file."""
-        return self._file.get_tensor(name)
+        """Return a tensor."""
+        entry = self._entries[name]
+        return self._read(name, entry.start, entry.n_bytes, entry.shape)
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
         """Return rows of a tensor of at least one dimension."""
-        return self._file.get_slice(name)[start:stop]
+        entry = self._entries[name]
+        n_bytes = entry.n_bytes // max(1, entry.shape[0])
+        shape = (stop - start, *entry.shape[1:])
+        return self._read(name, entry.start + start * n_bytes, (stop - start) * n_bytes, shape)
+
+    def _read(self, name: str, start: int, n_bytes: int, shape: tuple[int, ...]) -> Tensor:
+        dtype = self.dtype(name)
+        data = torch.empty(n_bytes, dtype=torch.uint8)
+        self._file.seek(start)
+        view, n_read = memoryview(cast("Any", data.numpy())), 0
+        while n_read < n_bytes:
+            n_new = cast("Any", self._file).readinto(view[n_read:])
+            if not n_new:
+                raise CheckpointError(f"{self._file.name} was cut off while it was read")
+            n_read += n_new
+        return data.view(dtype).view(shape)
 
 
 @contextmanager
@@ -128,14 +164,51 @@ def open_tensors(path: Path) -> Generator[TensorFile]:
         CheckpointError: It cannot be read, or it is damaged; also for such errors in the block.
     """
     try:
-        with cast("Any", safe_open(path, framework="pt")) as file:
-            yield TensorFile(file)
+        with path.open("rb", buffering=0) as file:
+            try:
+                tensors = TensorFile(cast("BinaryIO", file))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise CheckpointError(
+                    f"{path} is not a safetensors file, or it is damaged: {error}"
+                ) from error
+            yield tensors
     except BytemillError:  # of the block, such as one of writing, which is an OSError too
         raise
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
-    except SafetensorError as error:
-        raise CheckpointError(f"{path} is not a safetensors file, or it is damaged: {error}") from error
+
+
+def _read_header(file: BinaryIO) -> tuple[dict[str, _Entry], dict[str, str]]:
+    """Return the tensors by name, in the order of their bytes, and the metadata.
+
+    Raises:
+        ValueError: The header is damaged, or does not describe the bytes of the file.
+    """
+    end = file.seek(0, 2)
+    file.seek(0)
+    first = 8 + int.from_bytes(file.read(8), "little")
+    if not 8 < first <= min(end, 8 + _MAX_HEADER_BYTES):
+        raise ValueError("the length of its header is wrong")
+    document = cast("dict[str, Any]", json.loads(file.read(first - 8)))
+    metadata = {str(key): str(value) for key, value in document.pop("__metadata__", {}).items()}
+    entries: dict[str, _Entry] = {}
+    offset = first
+    for name, own in sorted(document.items(), key=lambda item: tuple(item[1]["data_offsets"])):
+        start, stop = own["data_offsets"]
+        shape = tuple(int(size) for size in own["shape"])
+        entry = _Entry(str(own["dtype"]), shape, first + start, stop - start)
+        item_bytes = _BY_NAME[entry.dtype].itemsize if entry.dtype in _BY_NAME else None
+        if (
+            entry.start != offset
+            or min(shape, default=0) < 0
+            or (item_bytes is not None and math.prod(shape) * item_bytes != entry.n_bytes)
+        ):
+            raise ValueError(f"the header is wrong about {name}")
+        offset += entry.n_bytes
+        entries[name] = entry
+    if offset != end:
+        raise ValueError(f"it has {end:,} bytes, but its header says {offset:,}")
+    return entries, metadata
 
 
 def sha256_of(path: Path) -> str:
@@ -233,12 +306,17 @@ def load_weights(model: Module, path: Path) -> None:
     Raises:
         CheckpointError: The file is damaged or of another model.
     """
-    with open_tensors(path) as file:
-        state = {name: file.tensor(name) for name in file.names}
-        for alias, original in _first_names(cast("dict[str, Tensor]", model.state_dict())).items():
-            if alias not in state and original in state:
-                state[alias] = state[original]
-        load_model_state(model, state)
+    own = cast("dict[str, Tensor]", model.state_dict())
+    with open_tensors(path) as file, torch.no_grad():
+        shapes = {
+            name: torch.empty(file.shape(name), dtype=file.dtype(name), device="meta") for name in file.names
+        }
+        for alias, original in _first_names(own).items():
+            if alias not in shapes and original in shapes:
+                shapes[alias] = shapes[original]
+        check_model_state(model, shapes)
+        for name in file.names:  # one at a time: the file may be larger than the memory that is left
+            own[name].copy_(shard_like(file.tensor(name), own[name]))
 
 
 def _first_names(state: Mapping[str, Tensor]) -> dict[str, str]:
