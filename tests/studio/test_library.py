@@ -71,7 +71,8 @@ def test_a_text_that_grew_is_refused(tmp_path: Path):
     path.write_text("small")
     library = Library(tmp_path)
     (text_id,) = [each.id for each in library.shelf().texts.values() if each.origin == "found"]
-    assert library.text(text_id) == ("a.txt", "small")
+    text = library.text(text_id)
+    assert (text.name, text.content) == ("a.txt", "small")
     path.write_bytes(b"a" * 5_000_001)
     with pytest.raises(CorpusError, match="more than 5 MB"):
         library.text(text_id)
@@ -81,7 +82,7 @@ def test_malformed_text_is_shown_with_replacements(tmp_path: Path):
     (tmp_path / "a.txt").write_bytes(b"caf\xe9\r\nend")
     library = Library(tmp_path)
     (text_id,) = [each.id for each in library.shelf().texts.values() if each.origin == "found"]
-    assert library.text(text_id)[1] == "caf\ufffd\nend"
+    assert library.text(text_id).content == "caf\ufffd\nend"
 
 
 def test_a_repository_of_the_hub_is_offered_under_an_id_without_a_slash(

@@ -67,6 +67,18 @@ def test_missing_and_wrong_values_are_not_numbers(tmp_path: Path):
     assert all(math.isnan(value) for value in new.columns["learning_rate"])
 
 
+def test_a_longer_file_with_the_inode_of_the_last_one_is_read_anew(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"".join(line(record(step, loss=1.0)) for step in range(1, 20)))
+    first = read_new(path)
+    path.write_bytes(
+        b"".join(line(record(step, loss=2.0)) for step in range(1, 50))
+    )  # as of a run that starts over
+    second = read_new(path, first.cursor)
+    assert second.is_reset
+    assert second.columns["loss"].tolist() == [2.0] * 49
+
+
 def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"".join(line(record(step)) for step in range(1, 50)))

@@ -16,6 +16,7 @@ from bytemill.lm.generation.generate import next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
 from bytemill.lm.inspection import surprisal, trace
 from bytemill.lm.loading import TrainedModel, load_trained
+from bytemill.studio.models import LoadedModel
 from bytemill.studio.routes import models
 from tests.studio.conftest import id_of
 
@@ -39,7 +40,7 @@ def events(client: httpx.Client, path: str, body: dict[str, Any]) -> list[tuple[
     for block in blocks:
         name, data = block.split("\n", 1)
         found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return found
+    return [event for event in found if event[0] != "model"]
 
 
 def test_generated_tokens_are_those_of_the_package(client: httpx.Client, path: str, trained: TrainedModel):
@@ -84,7 +85,7 @@ def test_the_token_that_began_training_documents_is_put_first(
     client: httpx.Client, path: str, trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ):
     own = replace(trained, bos_id=7)
-    monkeypatch.setattr(models, "_load", lambda *_: own)
+    monkeypatch.setattr(models, "_load", lambda *_: LoadedModel(own, 6, ""))
     ids = [7, *trained.tokenizer.encode("The cat")]
     assert client.post(f"{path}/prompt", json={"text": ""}).json()["ids"] == [7]
     assert client.post(f"{path}/prompt", json={"text": "The cat"}).json()["ids"] == ids
@@ -134,7 +135,8 @@ def test_ids_without_a_token_are_never_shown(
 ):
     n_ids = trained.model.config.vocab_size
     gaps = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], {"<|endoftext|>": n_ids - 2})
-    monkeypatch.setattr(models, "_load", lambda *_: replace(trained, tokenizer=gaps))
+    own = LoadedModel(replace(trained, tokenizer=gaps), 6, "")
+    monkeypatch.setattr(models, "_load", lambda *_: own)
     body = {"ids": [72], "max_tokens": 12, "seed": 1, "n_alternatives": 20, "stop_at_special": False}
     *tokens, (last, _) = events(client, f"{path}/generate", body)
     assert last == "done"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
+from bytemill.studio.errors import ForgottenTextError
 from bytemill.studio.texts import (
     MAX_TEXTS,
     Edit,
@@ -17,6 +18,7 @@ from bytemill.studio.texts import (
     StaleVersionError,
     TextStore,
     View,
+    ViewTokenizer,
     ids_change,
 )
 from tests.studio.conftest import id_of
@@ -25,17 +27,17 @@ TOKENIZER = bytemill.train_from_iterator(["the cat sat on the mat, déjà vu 犬
 VIEWS = [View("own"), View("own", special=False), View("own", vocab_size=270)]
 
 
-def tokenizer_of(view: View) -> tuple[bytemill.Tokenizer, dict[int, int]]:
+def tokenizer_of(view: View) -> ViewTokenizer:
     if view.vocab_size is None:
-        return TOKENIZER, {}
+        return ViewTokenizer(TOKENIZER, "stamp")
     smaller = TOKENIZER.truncate(view.vocab_size)
-    return smaller, {smaller.eot_token: TOKENIZER.eot_token}
+    return ViewTokenizer(smaller, "stamp", {smaller.eot_token: TOKENIZER.eot_token})
 
 
 def expected(text: str, view: View) -> list[int]:
-    tokenizer, renumbered = tokenizer_of(view)
-    ids = tokenizer.encode(text, allowed_special="all" if view.special else "none")
-    return [renumbered.get(i, i) for i in ids]
+    own = tokenizer_of(view)
+    ids = own.tokenizer.encode(text, allowed_special="all" if view.special else "none")
+    return [own.renumbered.get(i, i) for i in ids]
 
 
 def apply(ids: list[int], change: IdsChange) -> list[int]:
@@ -51,7 +53,7 @@ def test_changes_give_the_ids_of_the_edited_text(first: str, edits: list[tuple[f
     store = TextStore(tokenizer_of)
     text_id, _ = store.add(first)
     content = first
-    ids = [store.ids(text_id, view)[1].tolist() for view in VIEWS]
+    ids = [store.ids(text_id, view)[1].ids.tolist() for view in VIEWS]
     for version, (a, b, new) in enumerate(edits):
         start, end = sorted((round(a * len(content)), round(b * len(content))))
         content = content[:start] + new + content[end:]
@@ -103,7 +105,7 @@ def test_texts_make_room_for_newer_ones():
     store.get(first)
     store.add("one more")
     assert store.get(first).content == "first"
-    with pytest.raises(KeyError):
+    with pytest.raises(ForgottenTextError):
         store.get(second)
 
 
@@ -145,7 +147,13 @@ def test_text_that_is_deleted_leaves_no_ids(client: httpx.Client):
     change = client.patch(f"/texts/{opened['id']}", json={**body, "version": 1, "edits": edits}).json()[
         "views"
     ][0]
-    assert change == {"start": 0, "n_removed": whole["n_tokens"], "ids": "", "n_tokens": 0}
+    assert change == {
+        "start": 0,
+        "n_removed": whole["n_tokens"],
+        "ids": "",
+        "n_tokens": 0,
+        "stamp": whole["stamp"],
+    }
 
 
 @pytest.mark.parametrize("change", [{"version": 7}, {"edits": [{"start": 5, "end": 1, "text": ""}]}])

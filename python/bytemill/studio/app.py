@@ -12,9 +12,10 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from bytemill._core import __version__
 from bytemill.errors import BytemillError
+from bytemill.studio.errors import ChangedError, ChangingError, ForgottenTextError, NotThereError
 from bytemill.studio.jobs import JobCancelledError
 from bytemill.studio.models import Models
-from bytemill.studio.routes import comparison, jobs, models, runs, texts, tokenizers
+from bytemill.studio.routes import comparison, jobs, models, runs, status, texts, tokenizers
 from bytemill.studio.security import Guard
 from bytemill.studio.state import State
 from bytemill.studio.texts import EditError, StaleVersionError, TextTooLargeError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bytemill.studio.library import Library
     from bytemill.studio.security import Access
 
+_STATUS = {NotThereError: 404, ChangedError: 409, ForgottenTextError: 410, ChangingError: 503}
 STATIC = Path(str(resources.files("bytemill.studio") / "static"))
 PREFIX = "/api/v1"
 
@@ -42,9 +44,9 @@ def create_app(library: Library, access: Access, *, device: str = "auto") -> Fas
         docs_url=None,  # it loads scripts from elsewhere
         redoc_url=None,
     )
-    app.state.studio = State(library, Models(device))
+    app.state.studio = State(library, Models(library.stamps, device))
     app.add_middleware(Guard, access=access)
-    for module in (tokenizers, texts, comparison, runs, models, jobs):
+    for module in (status, tokenizers, texts, comparison, runs, models, jobs):
         app.include_router(module.router, prefix=PREFIX)
     _add_errors(app)
     _add_page(app)
@@ -57,11 +59,8 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(BytemillError)
     async def on_error(_: Request, error: BytemillError) -> JSONResponse:
-        return failed(422, _without_paths(str(error), app), error.hint and _without_paths(error.hint, app))
-
-    @app.exception_handler(KeyError)
-    async def on_unknown(_: Request, __: KeyError) -> JSONResponse:
-        return failed(404, "this is not there, or not any more")
+        status = next((own for kind, own in _STATUS.items() if isinstance(error, kind)), 422)
+        return failed(status, _without_paths(str(error), app), error.hint and _without_paths(error.hint, app))
 
     @app.exception_handler(StaleVersionError)
     async def on_stale(_: Request, error: StaleVersionError) -> JSONResponse:
@@ -91,7 +90,7 @@ def _add_errors(app: FastAPI) -> None:
         return failed(422, f"{position}: {message}" if position else message)
 
     # Registered for the sake of the checker, which takes nested functions for unused.
-    _ = on_error, on_unknown, on_stale, on_large, on_surrogate, on_edit, on_cancelled, on_invalid
+    _ = on_error, on_stale, on_large, on_surrogate, on_edit, on_cancelled, on_invalid
 
 
 def _without_paths(message: str, app: FastAPI) -> str:

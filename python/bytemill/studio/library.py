@@ -6,26 +6,31 @@ restart, and an id that was not handed out leads nowhere.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from hashlib import blake2s
 from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from bytemill.errors import CorpusError, TokenizerFileError
-from bytemill.formats.paths import SIDECAR_FILES
+from bytemill.experiment.results import StudyFolder
+from bytemill.formats.paths import SIDECAR_FILES, vocab_and_merges_paths
+from bytemill.studio.errors import NotThereError
 from bytemill.studio.files import open_regular, problem_of, require_regular, shown_name
+from bytemill.studio.stamps import Stamps
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.pretrained import PUBLISHED, is_name
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+T = TypeVar("T")
 
 MAX_DEPTH = 5
 MAX_FOLDERS = 5_000
@@ -33,7 +38,7 @@ MAX_OPENED = 16
 """Tokenizers that are kept; the one that was opened first makes room."""
 MAX_TEXT_BYTES = 5_000_000
 _SECONDS = 2.0
-"""A folder is searched again after this time."""
+"""A folder is searched again after this time, and a large one after 20 times as long as the search takes."""
 _TOKENIZER_ENDINGS = frozenset({".json", ".tiktoken", ".gguf"})
 _TEXT_ENDINGS = frozenset(
     {".txt", ".md", ".rst", ".tex", ".py", ".rs", ".c", ".h", ".go", ".java", ".js", ".ts"}
@@ -41,6 +46,14 @@ _TEXT_ENDINGS = frozenset(
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages", "target", "checkpoints"})
 
 Origin = Literal["named", "bundled", "published", "found", "run"]
+Kind = Literal["tokenizers", "runs", "models", "studies", "texts"]
+_NOUNS: dict[Kind, str] = {
+    "tokenizers": "tokenizer",
+    "runs": "run",
+    "models": "model",
+    "studies": "study",
+    "texts": "text",
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +66,23 @@ class Entry:
     root: Path
     """Folder that links may not lead out of; for files that are not checked, the root of the file system."""
     origin: Origin = "found"
+
+
+@dataclass(frozen=True)
+class OpenedTokenizer:
+    """A tokenizer, and the stamp of the files that it was opened from."""
+
+    tokenizer: Tokenizer
+    stamp: str
+
+
+@dataclass(frozen=True)
+class OpenedText:
+    """A text, and the stamp of its file."""
+
+    name: str
+    content: str
+    stamp: str
 
 
 @dataclass
@@ -75,6 +105,16 @@ class Shelf:
             self.skipped[shown_name(path.relative_to(root))] = problem
         return problem is None
 
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all entries."""
+        found = blake2s(digest_size=8)
+        for kind in _NOUNS:
+            found.update(
+                repr([(each.id, each.name, each.origin) for each in getattr(self, kind).values()]).encode()
+            )
+        return found.hexdigest()
+
 
 class Library:
     """Tokenizers, runs, studies and texts that were named at the start or are below a folder.
@@ -89,43 +129,74 @@ class Library:
         self._named = list(named)
         self._lock = threading.Lock()
         self._shelf: Shelf | None = None
-        self._searched = 0.0
-        self._opened: dict[str, tuple[tuple[int, int], Tokenizer]] = {}
+        self._next_search = 0.0
+        self._names: dict[str, str] = {}
+        """Of all that was ever found, by id, for messages about what is gone."""
+        self._opened: dict[str, OpenedTokenizer] = {}
+        self.stamps = Stamps()
 
     def shelf(self) -> Shelf:
         """Return what there is now; the folder is searched at most every two seconds."""
         with self._lock:
-            if self._shelf is None or time.monotonic() - self._searched > _SECONDS:
+            start = time.monotonic()
+            if self._shelf is None or start >= self._next_search:
                 self._shelf = self._search()
-                self._searched = time.monotonic()
+                for kind in _NOUNS:
+                    self._names |= {entry.id: entry.name for entry in getattr(self._shelf, kind).values()}
+                end = time.monotonic()
+                self._next_search = end + max(_SECONDS, 20 * (end - start))
             return self._shelf
 
-    def tokenizer(self, tokenizer_id: str) -> Tokenizer:
-        """Open a tokenizer, or return it if it is open and its file has not changed.
+    def entry(self, kind: Kind, entry_id: str) -> Entry:
+        """Return an entry that is there now.
 
         Raises:
-            KeyError: There is no such id.
+            NotThereError: There is no such id, or the file or folder was just removed.
+        """
+        found: Entry | None = getattr(self.shelf(), kind).get(entry_id)
+        if found is None or not (found.origin == "published" or found.path.exists()):
+            name = self._names.get(entry_id, f"this {_NOUNS[kind]}")
+            raise NotThereError(f"{name} is not there any more", hint=f"choose another {_NOUNS[kind]}")
+        return found
+
+    def stamp_of_opened(self, kind: Literal["tokenizers", "studies", "texts"], entry: Entry) -> str | None:
+        """Return the stamp of an entry as it is now, or None if nobody has opened it."""
+        return self.stamps.of_opened(_files_of(kind, entry))
+
+    def tokenizer(self, tokenizer_id: str) -> Tokenizer:
+        """Return a tokenizer, as `open_tokenizer` does."""
+        return self.open_tokenizer(tokenizer_id).tokenizer
+
+    def open_tokenizer(self, tokenizer_id: str) -> OpenedTokenizer:
+        """Open a tokenizer, or return it if it is open and its files have not changed.
+
+        Raises:
+            NotThereError: There is no such tokenizer.
             BytemillError: The file cannot be opened.
         """
-        entry = self.shelf().tokenizers[tokenizer_id]
-        stamp = _stamp(entry.path)
+        entry = self.entry("tokenizers", tokenizer_id)
+        files = _files_of("tokenizers", entry)
         known = self._opened.get(tokenizer_id)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        if entry.origin != "published":
-            beside = (entry.path.with_name(name) for name in SIDECAR_FILES)
-            require_regular([entry.path, *beside], entry.root, TokenizerFileError)
-        tokenizer = (
-            Tokenizer.from_pretrained(entry.name, local_files_only=True)
-            if entry.origin == "published"
-            else open_tokenizer(entry.path)
-        )
+        if known is not None and known.stamp == self.stamps.of(files):
+            return known
+
+        def read() -> Tokenizer:
+            if entry.origin == "published":
+                return Tokenizer.from_pretrained(entry.name, local_files_only=True)
+            require_regular(files, entry.root, TokenizerFileError)
+            return open_tokenizer(entry.path)
+
+        opened = OpenedTokenizer(*self.stamps.read(entry.name, files, read))
         with self._lock:
             self._opened.pop(tokenizer_id, None)
-            self._opened[tokenizer_id] = stamp, tokenizer
+            self._opened[tokenizer_id] = opened
             while len(self._opened) > MAX_OPENED:
                 del self._opened[next(iter(self._opened))]
-        return tokenizer
+        return opened
+
+    def read_study(self, entry: Entry, read: Callable[[], T]) -> tuple[T, str]:
+        """Return what `read` makes of the files of a study, and their stamp."""
+        return self.stamps.read(entry.name, _files_of("studies", entry), read)
 
     def argument_of(self, entry: Entry) -> str:
         """Return how the command line names an entry: relative to the root, if it is below."""
@@ -135,25 +206,16 @@ class Library:
             return shown_name(entry.path)
         return str(entry.path.relative_to(self.root)) or "."
 
-    def text(self, text_id: str) -> tuple[str, str]:
-        """Return the name and the content of a text; malformed UTF-8 is replaced.
+    def text(self, text_id: str) -> OpenedText:
+        """Read a text; malformed UTF-8 is replaced.
 
         Raises:
-            KeyError: There is no such id.
+            NotThereError: There is no such text.
             CorpusError: The file cannot be read, or is larger than 5 MB.
         """
-        entry = self.shelf().texts[text_id]
-        try:
-            with open_regular(entry.path, entry.root) as file:
-                data = file.read(MAX_TEXT_BYTES + 1)
-        except OSError as error:
-            raise CorpusError(f"{entry.name} cannot be read: {error.strerror or error}") from error
-        if len(data) > MAX_TEXT_BYTES:
-            raise CorpusError(f"{entry.name} has more than 5 MB", hint="cut it, and open the part")
-        if entry.origin == "bundled":
-            # The declaration's files begin with a note on their origin.
-            data = data.partition(b"\n---\n")[2] or data
-        return entry.name, data.decode(errors="replace").replace("\r\n", "\n").strip("\n")
+        entry = self.entry("texts", text_id)
+        content, stamp = self.stamps.read(entry.name, _files_of("texts", entry), lambda: _content_of(entry))
+        return OpenedText(entry.name, content, stamp)
 
     def _search(self) -> Shelf:
         shelf = Shelf()
@@ -187,6 +249,31 @@ class Library:
             shelf.texts[_id_of(path)] = Entry(_id_of(path), path.name, path, path.parent, "named")
         else:
             shelf.tokenizers[_id_of(path)] = Entry(_id_of(path), path.stem, path, path.parent, "named")
+
+
+def _files_of(kind: Literal["tokenizers", "studies", "texts"], entry: Entry) -> list[Path]:
+    """Return the files that an entry is opened from; some may be missing."""
+    if kind == "texts":
+        return [entry.path]
+    if kind == "studies":
+        return StudyFolder(entry.path).files
+    folder = entry.path if entry.path.is_dir() else entry.path.parent
+    sidecars = [folder / name for name in SIDECAR_FILES]
+    return [*dict.fromkeys([entry.path, *vocab_and_merges_paths(entry.path), *sidecars])]
+
+
+def _content_of(entry: Entry) -> str:
+    try:
+        with open_regular(entry.path, entry.root) as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+    except OSError as error:
+        raise CorpusError(f"{entry.name} cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_TEXT_BYTES:
+        raise CorpusError(f"{entry.name} has more than 5 MB", hint="cut it, and open the part")
+    if entry.origin == "bundled":
+        # The declaration's files begin with a note on their origin.
+        data = data.partition(b"\n---\n")[2] or data
+    return data.decode(errors="replace").replace("\r\n", "\n").strip("\n")
 
 
 def _folders(top: Path, root: Path, shelf: Shelf, depth: int = MAX_DEPTH) -> Iterator[tuple[Path, list[str]]]:
@@ -298,15 +385,7 @@ def _is_tokenizer(path: Path) -> bool:
 
 
 def _id_of(path: Path) -> str:
-    return hashlib.blake2s(os.fsencode(path), digest_size=8).hexdigest()
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return (0, 0)
-    return found.st_mtime_ns, found.st_size
+    return blake2s(os.fsencode(path), digest_size=8).hexdigest()
 
 
 def _size(path: Path) -> int:

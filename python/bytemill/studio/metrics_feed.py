@@ -7,7 +7,8 @@ import os
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from hashlib import blake2s
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_END_BYTES = 1024
 STEP_COLUMNS = (
     "step",
     "loss",
@@ -59,11 +61,12 @@ def read_new(path: Path, cursor: str = "", root: Path | None = None) -> NewMetri
     """
     with open_regular(path, path.parent if root is None else root) as file:
         size = file.seek(0, 2)
-        # A resumed run replaces the file by one that begins alike, but has another inode.
+        # A resumed run replaces the file by one that begins alike, but has another inode. A run that starts over may
+        # get the inode of the one before: its last bytes are others, since records hold times.
         identity = str(os.fstat(file.fileno()).st_ino)
         known, _, offset_text = cursor.rpartition(":")
         offset = int(offset_text) if offset_text.isdecimal() and len(offset_text) < 19 else 0
-        is_reset = known != identity or offset > size
+        is_reset = offset > size or known != f"{identity}-{_end_hash(file, offset)}"
         if is_reset:
             offset = 0
         file.seek(offset)
@@ -81,8 +84,16 @@ def read_new(path: Path, cursor: str = "", root: Path | None = None) -> NewMetri
                     values.append(_number(record.get(name)))
             else:
                 others[str(record.get("kind"))].append(record)
+        end = _end_hash(file, offset)
     arrays = {name: np.frombuffer(values) if values else np.zeros(0) for name, values in columns.items()}
-    return NewMetrics(f"{identity}:{offset}", is_reset, arrays, dict(others))
+    return NewMetrics(f"{identity}-{end}:{offset}", is_reset, arrays, dict(others))
+
+
+def _end_hash(file: BinaryIO, offset: int) -> str:
+    """Return a hash of the last bytes before an offset."""
+    start = max(0, offset - _END_BYTES)
+    file.seek(start)
+    return blake2s(file.read(offset - start), digest_size=8).hexdigest()
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 Packed = Annotated[str, Field(description="little-endian numbers in base64")]
 TokenizerId = Annotated[str, Field(max_length=64)]
 Count = Annotated[int, Field(ge=0)]
+Stamp = Annotated[str, Field(description="changes when the files change that something was loaded from")]
 
 
 class Message(BaseModel):
@@ -25,6 +26,8 @@ class Status(Message):
     root: str | None
     has_models: bool
     """Whether torch is installed."""
+    library: str
+    """Changes when the lists of tokenizers, texts and models do, or the files of one that was opened."""
 
 
 class Queued(Message):
@@ -39,6 +42,8 @@ class Named(Message):
     id: str
     name: str
     origin: Literal["named", "bundled", "published", "found", "run"]
+    stamp: Stamp | None
+    """Null if nobody has opened it."""
 
 
 class SourceList(Message):
@@ -52,6 +57,7 @@ class TokenizerSummary(Message):
     """A tokenizer."""
 
     id: str
+    stamp: Stamp
     name: str
     argument: str
     """How the command line and Python name it."""
@@ -70,6 +76,7 @@ class TokenizerSummary(Message):
 class VocabularyColumns(Message):
     """A vocabulary: see `vocabulary_table`."""
 
+    stamp: Stamp
     n_vocab: int
     data: Packed
     lengths: Packed
@@ -104,6 +111,8 @@ class TextOpened(Message):
     name: str | None = None
     text: str | None = None
     """The content, if the server had it."""
+    stamp: Stamp | None = None
+    """Of its file, if the server had it."""
 
 
 class EditSpec(Message):
@@ -125,6 +134,7 @@ class TextEdit(Message):
 class IdsChanged(Message):
     """A change of ids: see `IdsChange`."""
 
+    stamp: Stamp
     start: int
     n_removed: int
     ids: Packed
@@ -142,6 +152,7 @@ class TextEdited(Message):
 class Ids(Message):
     """All ids of a text."""
 
+    stamp: Stamp
     version: int
     n_bytes: int
     ids: Packed
@@ -172,6 +183,7 @@ class PreToken(Message):
 class Explained(Message):
     """The pre-tokens of a text."""
 
+    stamp: Stamp
     pretokens: list[PreToken]
 
 
@@ -218,6 +230,7 @@ class Compared(Message):
     """The result of a comparison, in the order of the tokenizers."""
 
     names: list[str]
+    stamps: list[Stamp]
     n_bytes: int
     figures: list[FigureRow]
     languages: Languages
@@ -278,6 +291,8 @@ class ModelSummary(Message):
     """How the command line and Python name it."""
     tokenizer: str | None
     checkpoints: list[int]
+    stamps: dict[str, Stamp]
+    """Of the checkpoints that were loaded, by step; of an imported model under the empty string."""
 
 
 class ModelList(Message):
@@ -290,6 +305,14 @@ class ModelSpec(Message):
     """A model, or one of its checkpoints."""
 
     checkpoint: Annotated[int, Field(ge=0)] | None = None
+
+
+class OfModel(Message):
+    """What was computed with a model."""
+
+    checkpoint: int | None
+    """Step of the checkpoint; null for an imported model."""
+    stamp: Stamp
 
 
 LEAST_TEMPERATURE = 0.01
@@ -315,10 +338,17 @@ class Sampling(Message):
 TokenIds = Annotated[list[Count], Field(max_length=16_384)]
 
 
-class GenerateSpec(ModelSpec):
-    """Continue ids, which may be empty: the model then starts a document."""
+class IdsSpec(ModelSpec):
+    """Ids of a model."""
 
     ids: TokenIds
+    stamp: Annotated[str, Field(max_length=64)] | None = None
+    """Stamp of the model that made the ids: if its files have changed, that is an error."""
+
+
+class GenerateSpec(IdsSpec):
+    """Continue ids, which may be empty: the model then starts a document."""
+
     sampling: Sampling = Sampling()
     max_tokens: Annotated[int, Field(ge=1, le=2048)] = 64
     n_alternatives: Annotated[int, Field(ge=0, le=50)] = 10
@@ -332,7 +362,7 @@ class PromptSpec(ModelSpec):
     text: Annotated[str, Field(max_length=50_000)]
 
 
-class PromptTokens(Message):
+class PromptTokens(OfModel):
     """The tokens of a prompt, and the model's tokenizer."""
 
     ids: list[int]
@@ -352,10 +382,9 @@ class Alternative(Message):
     """After temperature and cut-offs."""
 
 
-class SamplingSpec(ModelSpec):
+class SamplingSpec(IdsSpec):
     """A position whose next token is looked at."""
 
-    ids: TokenIds
     sampling: Sampling = Sampling()
     n_tokens: Annotated[int, Field(ge=1, le=100)] = 20
 
@@ -371,7 +400,7 @@ class StageRow(Message):
     """Of the tokens of the result, in their order."""
 
 
-class Stages(Message):
+class Stages(OfModel):
     """All stages."""
 
     tokens: list[Alternative]
@@ -384,7 +413,7 @@ class TextSpec(ModelSpec):
     text: Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
-class SurprisalResult(Message):
+class SurprisalResult(OfModel):
     """Bits of each token."""
 
     start: str | None
@@ -415,7 +444,7 @@ class LensToken(Message):
     probability: float
 
 
-class InsideResult(Message):
+class InsideResult(OfModel):
     """The trace of a text, but for the attention of single heads."""
 
     key: str

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from bytemill.studio.jobs import Jobs
-from bytemill.studio.models import Models
 from bytemill.studio.texts import TextStore
 from bytemill.studio.tokenizer_cache import TokenizerCache
 
 if TYPE_CHECKING:
     from bytemill.studio.library import Library
+    from bytemill.studio.models import Models
 
 
 @dataclass
@@ -22,7 +22,7 @@ class State:
     """The state of a server."""
 
     library: Library
-    models: Models = field(default_factory=Models)
+    models: Models
     jobs: Jobs = field(default_factory=Jobs)
     started: str = field(default_factory=lambda: secrets.token_hex(4))
     """Tells a page that the server was started again."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bytemill.studio.errors import ForgottenTextError
 from bytemill.studio.library import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
@@ -51,12 +52,31 @@ class View:
 
 
 @dataclass(frozen=True)
+class ViewTokenizer:
+    """The tokenizer of a view."""
+
+    tokenizer: Tokenizer
+    stamp: str
+    """Stamp of the files that it was opened from."""
+    renumbered: dict[int, int] = field(default_factory=dict[int, int])
+    """Ids of special tokens that truncation changed, with their first ids."""
+
+
+@dataclass(frozen=True)
 class Edit:
     """Replace the characters from `start` to `end`, in code points, by `text`."""
 
     start: int
     end: int
     text: str
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The ids of a text, and the stamp of the tokenizer that made them."""
+
+    ids: NDArray[np.uint32]
+    stamp: str
 
 
 @dataclass(frozen=True)
@@ -68,6 +88,8 @@ class IdsChange:
     ids: NDArray[np.uint32]
     n_tokens: int
     """Number of ids after the change."""
+    stamp: str = ""
+    """Stamp of the tokenizer, before and after the change."""
 
 
 @dataclass
@@ -77,9 +99,7 @@ class Text:
     content: str
     version: int = 0
     n_bytes: int = 0
-    ids: OrderedDict[View, NDArray[np.uint32]] = field(
-        default_factory=OrderedDict[View, "NDArray[np.uint32]"]
-    )
+    ids: OrderedDict[View, Encoded] = field(default_factory=OrderedDict[View, "Encoded"])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def replace(self, content: str) -> None:
@@ -97,7 +117,7 @@ class TextStore:
         tokenizer_of: Returns the tokenizer of a view.
     """
 
-    def __init__(self, tokenizer_of: Callable[[View], tuple[Tokenizer, dict[int, int]]]) -> None:
+    def __init__(self, tokenizer_of: Callable[[View], ViewTokenizer]) -> None:
         self._tokenizer_of = tokenizer_of
         self._texts: OrderedDict[str, Text] = OrderedDict()
         self._lock = threading.Lock()
@@ -117,10 +137,15 @@ class TextStore:
         return text_id, text
 
     def get(self, text_id: str) -> Text:
-        """Return a text. Raises KeyError if it is unknown, or had to make room."""
+        """Return a text. Raises ForgottenTextError if it is unknown, or had to make room."""
         with self._lock:
+            found = self._texts.get(text_id)
+            if found is None:
+                raise ForgottenTextError(
+                    f"the studio has forgotten this text: it keeps {MAX_TEXTS}", hint="open it again"
+                )
             self._texts.move_to_end(text_id)
-            return self._texts[text_id]
+            return found
 
     def edit(
         self, text_id: str, version: int, edits: Sequence[Edit], views: Sequence[View]
@@ -128,7 +153,8 @@ class TextStore:
         """Apply edits, one after the other, and return the changes of the ids of each view.
 
         Raises:
-            KeyError: The text is unknown.
+            ForgottenTextError: The text is unknown.
+            NotThereError: There is no such tokenizer; the text has not changed.
             StaleVersionError: The text has another version.
             EditError: An edit is outside the text.
             TextTooLargeError: The text would be too large.
@@ -144,30 +170,38 @@ class TextStore:
                         f"{edit.start} to {edit.end} is not in a text of {len(content)} characters"
                     )
                 content = content[: edit.start] + edit.text + content[edit.end :]
+            tokenizers = [self._tokenizer_of(view) for view in views]
             before = {view: text.ids.get(view) for view in views}
             text.replace(content)
             text.version += 1
             text.ids.clear()
-            return text, [ids_change(before[view], self._ids(text, view)) for view in views]
+            changes: list[IdsChange] = []
+            for view, tokenizer in zip(views, tokenizers, strict=True):
+                known, now = before[view], self._ids(text, view, tokenizer)
+                # Between ids of two versions of a tokenizer there is no change of a few ids.
+                known_ids = known.ids if known is not None and known.stamp == now.stamp else None
+                changes.append(replace(ids_change(known_ids, now.ids), stamp=now.stamp))
+            return text, changes
 
-    def ids(self, text_id: str, view: View) -> tuple[Text, NDArray[np.uint32]]:
-        """Return the ids of a text. Raises KeyError."""
+    def ids(self, text_id: str, view: View) -> tuple[Text, Encoded]:
+        """Return the ids of a text. Raises ForgottenTextError and NotThereError."""
         text = self.get(text_id)
         with text.lock:
-            return text, self._ids(text, view)
+            return text, self._ids(text, view, self._tokenizer_of(view))
 
-    def _ids(self, text: Text, view: View) -> NDArray[np.uint32]:
-        ids = text.ids.get(view)
-        if ids is None:
-            tokenizer, renumbered = self._tokenizer_of(view)
-            ids = tokenizer.encode_to_numpy(
-                text.content, allowed_special="all" if view.special else "none"
-            ).astype(np.uint32)
-            ids = original_ids(ids, renumbered)
-            text.ids[view] = ids
-            while len(text.ids) > MAX_VIEWS:
-                text.ids.popitem(last=False)
-        return ids
+    @staticmethod
+    def _ids(text: Text, view: View, own: ViewTokenizer) -> Encoded:
+        known = text.ids.get(view)
+        if known is not None and known.stamp == own.stamp:
+            return known
+        ids = own.tokenizer.encode_to_numpy(
+            text.content, allowed_special="all" if view.special else "none"
+        ).astype(np.uint32)
+        found = Encoded(original_ids(ids, own.renumbered), own.stamp)
+        text.ids[view] = found
+        while len(text.ids) > MAX_VIEWS:
+            text.ids.popitem(last=False)
+        return found
 
 
 def original_ids(ids: NDArray[np.uint32], renumbered: dict[int, int]) -> NDArray[np.uint32]:

@@ -6,6 +6,8 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from bytemill.studio.texts import ViewTokenizer
+
 if TYPE_CHECKING:
     from bytemill.studio.library import Library
     from bytemill.studio.texts import View
@@ -23,20 +25,21 @@ class TokenizerCache:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._truncated: OrderedDict[tuple[str, int], Tokenizer] = OrderedDict()
+        self._truncated: OrderedDict[tuple[str, str, int], Tokenizer] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __call__(self, view: View) -> tuple[Tokenizer, dict[int, int]]:
-        """Return the tokenizer, and the ids of its special tokens that truncation changed, with their first ids.
+    def __call__(self, view: View) -> ViewTokenizer:
+        """Return the tokenizer of a view.
 
         Raises:
-            KeyError: There is no such tokenizer.
+            NotThereError: There is no such tokenizer.
             BytemillError: It cannot be opened or truncated.
         """
-        whole = self._library.tokenizer(view.tokenizer)
+        opened = self._library.open_tokenizer(view.tokenizer)
+        whole = opened.tokenizer
         if view.vocab_size is None or view.vocab_size >= len(whole):
-            return whole, {}
-        key = whole.fingerprint, view.vocab_size
+            return ViewTokenizer(whole, opened.stamp)
+        key = view.tokenizer, opened.stamp, view.vocab_size
         with self._lock:
             found = self._truncated.get(key)
         if found is None:
@@ -45,4 +48,5 @@ class TokenizerCache:
                 self._truncated[key] = found
                 while len(self._truncated) > MAX_TRUNCATED:
                     self._truncated.popitem(last=False)
-        return found, {own: whole.special_tokens[token] for token, own in found.special_tokens.items()}
+        renumbered = {own: whole.special_tokens[token] for token, own in found.special_tokens.items()}
+        return ViewTokenizer(found, opened.stamp, renumbered)

@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Status
-         * @description Return what the page needs to know first.
+         * @description Return what the page needs to know first, and whether it must read the lists again.
          */
         get: operations["status_api_v1_status_get"];
         put?: never;
@@ -204,6 +204,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/skipped": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Skipped
+         * @description List files and folders that were found and cannot be read.
+         */
+        get: operations["skipped_api_v1_skipped_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}/metrics": {
         parameters: {
             query?: never;
@@ -233,7 +253,7 @@ export interface paths {
         };
         /**
          * Study
-         * @description Return the findings of a study, as `bytemill experiment report --json` prints them.
+         * @description Return the findings of a study, as `bytemill experiment report --json` prints them, with their stamp.
          */
         get: operations["study_api_v1_studies__study_id__get"];
         put?: never;
@@ -295,7 +315,7 @@ export interface paths {
         put?: never;
         /**
          * Generate
-         * @description Continue ids; each "token" event has a token with its probabilities and alternatives.
+         * @description Continue ids; a "model" event has the fields of `OfModel`, each "token" event a token and its alternatives.
          */
         post: operations["generate_api_v1_models__model_id__generate_post"];
         delete?: never;
@@ -355,7 +375,7 @@ export interface paths {
         put?: never;
         /**
          * Inside
-         * @description Trace a text of up to 512 tokens.
+         * @description Trace the window from which the token after a text is predicted, or the first 512 tokens if it has more.
          */
         post: operations["inside_api_v1_models__model_id__inside_post"];
         delete?: never;
@@ -378,6 +398,26 @@ export interface paths {
          * @description Return the attention of a head of a trace.
          */
         post: operations["head_api_v1_inside_head_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Job
+         * @description Return how many jobs wait before the one whose request had this name in its header x-job.
+         */
+        get: operations["job_api_v1_jobs__name__get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -409,6 +449,8 @@ export interface components {
         Compared: {
             /** Names */
             names: string[];
+            /** Stamps */
+            stamps: string[];
             /** N Bytes */
             n_bytes: number;
             /** Figures */
@@ -459,6 +501,11 @@ export interface components {
          * @description The pre-tokens of a text.
          */
         Explained: {
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
             /** Pretokens */
             pretokens: components["schemas"]["PreToken"][];
         };
@@ -505,6 +552,8 @@ export interface components {
             checkpoint?: number | null;
             /** Ids */
             ids: number[];
+            /** Stamp */
+            stamp?: string | null;
             /**
              * @default {
              *       "repetition_penalty": 1,
@@ -569,6 +618,11 @@ export interface components {
          * @description All ids of a text.
          */
         Ids: {
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
             /** Version */
             version: number;
             /** N Bytes */
@@ -584,6 +638,11 @@ export interface components {
          * @description A change of ids: see `IdsChange`.
          */
         IdsChanged: {
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
             /** Start */
             start: number;
             /** N Removed */
@@ -601,12 +660,25 @@ export interface components {
          * @description The trace of a text, but for the attention of single heads.
          */
         InsideResult: {
+            /** Checkpoint */
+            checkpoint: number | null;
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
             /** Key */
             key: string;
             /** Ids */
             ids: number[];
             /** Tokens */
             tokens: string[];
+            /** Special */
+            special: boolean[];
+            /** N Before */
+            n_before: number;
+            /** First Byte */
+            first_byte: number;
             /** Is Cut */
             is_cut: boolean;
             /** N Layers */
@@ -704,6 +776,10 @@ export interface components {
             tokenizer: string | null;
             /** Checkpoints */
             checkpoints: number[];
+            /** Stamps */
+            stamps: {
+                [key: string]: string;
+            };
         };
         /**
          * Named
@@ -719,6 +795,8 @@ export interface components {
              * @enum {string}
              */
             origin: "named" | "bundled" | "published" | "found" | "run";
+            /** Stamp */
+            stamp: string | null;
         };
         /**
          * NewText
@@ -759,12 +837,27 @@ export interface components {
          * @description The tokens of a prompt, and the model's tokenizer.
          */
         PromptTokens: {
+            /** Checkpoint */
+            checkpoint: number | null;
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
             /** Ids */
             ids: number[];
             /** Tokens */
             tokens: string[];
-            /** Context Length */
-            context_length: number;
+            /** Special */
+            special: boolean[];
+        };
+        /**
+         * Queued
+         * @description How many jobs wait before one; null if it does not wait.
+         */
+        Queued: {
+            /** Before */
+            before: number | null;
         };
         /**
          * RunList
@@ -789,6 +882,8 @@ export interface components {
             argument: string;
             /** Seconds Since Change */
             seconds_since_change: number;
+            /** Is Finished */
+            is_finished: boolean;
             /** Checkpoints */
             checkpoints: number[];
             /** Tokenizer */
@@ -843,6 +938,8 @@ export interface components {
             checkpoint?: number | null;
             /** Ids */
             ids: number[];
+            /** Stamp */
+            stamp?: string | null;
             /**
              * @default {
              *       "repetition_penalty": 1,
@@ -859,6 +956,26 @@ export interface components {
              * @default 20
              */
             n_tokens: number;
+        };
+        /**
+         * SkippedFile
+         * @description A file or folder that was found and cannot be read.
+         */
+        SkippedFile: {
+            /** Name */
+            name: string;
+            /** Reason */
+            reason: string;
+        };
+        /**
+         * SkippedList
+         * @description What was left out, or the first part of it.
+         */
+        SkippedList: {
+            /** N Skipped */
+            n_skipped: number;
+            /** Skipped */
+            skipped: components["schemas"]["SkippedFile"][];
         };
         /**
          * SourceList
@@ -891,6 +1008,13 @@ export interface components {
          * @description All stages.
          */
         Stages: {
+            /** Checkpoint */
+            checkpoint: number | null;
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
             /** Tokens */
             tokens: components["schemas"]["Alternative"][];
             /** Stages */
@@ -909,6 +1033,8 @@ export interface components {
             root: string | null;
             /** Has Models */
             has_models: boolean;
+            /** Library */
+            library: string;
         };
         /**
          * Step
@@ -925,16 +1051,29 @@ export interface components {
          * @description Bits of each token.
          */
         SurprisalResult: {
+            /** Checkpoint */
+            checkpoint: number | null;
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
+            /** Start */
+            start: string | null;
             /** Tokens */
             tokens: string[];
             /** Ids */
             ids: number[];
+            /** Window Starts */
+            window_starts: number[];
             /** Bits */
             bits: (number | null)[];
             /** Bits Per Byte */
             bits_per_byte: number | null;
             /** N Bytes */
             n_bytes: number;
+            /** Is Evaluated */
+            is_evaluated: boolean;
         };
         /**
          * TextEdit
@@ -975,6 +1114,8 @@ export interface components {
             name?: string | null;
             /** Text */
             text?: string | null;
+            /** Stamp */
+            stamp?: string | null;
         };
         /**
          * TextSpec
@@ -993,6 +1134,11 @@ export interface components {
         TokenizerSummary: {
             /** Id */
             id: string;
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
             /** Name */
             name: string;
             /** Argument */
@@ -1051,6 +1197,11 @@ export interface components {
          * @description A vocabulary: see `vocabulary_table`.
          */
         VocabularyColumns: {
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
             /** N Vocab */
             n_vocab: number;
             /**
@@ -1385,6 +1536,26 @@ export interface operations {
             };
         };
     };
+    skipped_api_v1_skipped_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SkippedList"];
+                };
+            };
+        };
+    };
     metrics_api_v1_runs__run_id__metrics_get: {
         parameters: {
             query?: {
@@ -1664,6 +1835,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HeadResult"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    job_api_v1_jobs__name__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queued"];
                 };
             };
             /** @description Validation Error */

@@ -3,6 +3,7 @@
 import { get, messageOf, watchConnection, type Schemas } from "./api";
 import { TextDocument } from "./document.svelte";
 import type { Snippet } from "./snippets";
+import { versions } from "./versions.svelte";
 
 export const VIEWS = [
   { id: "tokens", title: "Tokens" },
@@ -18,6 +19,17 @@ export const WELCOME =
   'Tokens are what a language model reads.\n\nIt\'s 2026: naïve café, 日本語, مرحبا, 👩‍💻 and 3.14159.\n\n' +
   'def main(argv):\n    """Indented code."""\n    return [x ** 2 for x in range(10)]\n';
 const MAX_IN_URL = 2000;
+const POLL_MS = 3000;
+const NOTICE_MS = 8000;
+
+/** What something was computed with. */
+export interface Computed {
+  model: string;
+  checkpoint: number | null;
+  stamp: string;
+  /** The newest checkpoint was asked for, whichever it is. */
+  isNewest: boolean;
+}
 
 class App {
   view: ViewId = $state("tokens");
@@ -55,6 +67,10 @@ class App {
   /** Code that computes what each view shows. */
   snippets: Partial<Record<ViewId, Snippet | null>> = $state({});
   summaries = new Map<string, Promise<Schemas["TokenizerSummary"]>>();
+  /** Names of all that was ever listed, by id. */
+  private names = new Map<string, string>();
+  private reloadedNames = new Set<string>();
+  private noticeTimer: ReturnType<typeof setTimeout> | undefined;
   /** Fragment of the URL when it was last read or written here. */
   private knownHash = "";
 
@@ -65,6 +81,7 @@ class App {
       this.isConnected = false;
       void this.reconnect();
     });
+    versions.onChange = (tokenizer) => this.sayReloaded(this.nameOf(tokenizer));
     this.readUrl(true);
     window.addEventListener("hashchange", () => this.readUrl(false));
     try {
@@ -74,6 +91,11 @@ class App {
       return;
     }
     if (!this.tokenizers.some((each) => each.id === this.tokenizer)) this.tokenizer = this.firstTokenizer();
+    if (!this.models.some((each) => each.id === this.model)) this.model = this.models[0]?.id ?? "";
+    this.compared = this.compared.filter((id) => this.tokenizers.some((each) => each.id === id));
+    this.completeCompared();
+    setInterval(() => void this.poll(), POLL_MS);
+    document.addEventListener("visibilitychange", () => void this.poll());
     if (this.source) {
       try {
         await this.openSource(this.source, true);
@@ -90,20 +112,78 @@ class App {
     return (named ?? this.tokenizers[0])?.id ?? "";
   }
 
+  /** Read the lists. What was chosen and is not there any more stays chosen: it may come back. */
   async refresh(): Promise<void> {
-    const [status, sources, models] = await Promise.all([
-      get<Schemas["Status"]>("/status"),
-      get<Schemas["SourceList"]>("/sources"),
-      get<Schemas["ModelList"]>("/models"),
-    ]);
+    // First the status: the lists are as new as it is, or newer.
+    const status = await get<Schemas["Status"]>("/status");
+    const [sources, models] = await Promise.all([get<Schemas["SourceList"]>("/sources"), get<Schemas["ModelList"]>("/models")]);
     this.status = status;
     this.tokenizers = sources.tokenizers;
     this.texts = sources.texts;
     this.models = models.models;
-    if (!this.models.some((each) => each.id === this.model)) this.model = this.models[0]?.id ?? "";
-    const known = new Set(this.tokenizers.map((each) => each.id));
-    this.compared = this.compared.filter((id) => known.has(id));
+    for (const each of [...this.tokenizers, ...this.texts, ...this.models]) this.names.set(each.id, each.name);
+    for (const { id, stamp } of this.tokenizers) {
+      if (stamp !== null && versions.stamp(id) !== undefined) versions.note(id, stamp);
+    }
+    this.model ||= this.models[0]?.id ?? "";
+    this.completeCompared();
+    versions.retry();
+    this.document.retry();
+    if (await this.document.follow(this.texts)) this.sayReloaded(this.nameOf(this.source));
+  }
+
+  private completeCompared(): void {
     if (this.compared.length < 2) this.compared = this.tokenizers.slice(0, 2).map((each) => each.id);
+  }
+
+  /** Read the lists again if the server says that they have changed. */
+  private async poll(): Promise<void> {
+    if (document.hidden || !this.isConnected || !this.status) return;
+    try {
+      const status = await get<Schemas["Status"]>("/status");
+      if (status.library !== this.status.library) await this.refresh();
+    } catch {
+      // The next one may succeed.
+    }
+  }
+
+  /** Show a message for a while. */
+  private say(message: string): void {
+    this.notice = message;
+    clearTimeout(this.noticeTimer);
+    this.noticeTimer = setTimeout(() => {
+      this.notice = null;
+      this.reloadedNames.clear();
+    }, NOTICE_MS);
+  }
+
+  /** Say that what was computed with a model is now computed with another version or checkpoint of it. */
+  sayRecomputed(before: Computed, now: Computed): void {
+    if (before.stamp !== now.stamp || before.checkpoint !== now.checkpoint) this.sayReloaded(this.nameOf(now.model));
+  }
+
+  /** Say that something was loaded again. */
+  sayReloaded(name: string): void {
+    this.reloadedNames.add(name);
+    this.say(`${[...this.reloadedNames].join(", ")} changed on disk, reloaded.`);
+  }
+
+  /** What became of the model that something was computed with; null if it is as it was. */
+  changeOf(own: Computed): "changed" | "gone" | "newer" | null {
+    const found = this.models.find((each) => each.id === own.model);
+    if (!found || (own.checkpoint !== null && !found.checkpoints.includes(own.checkpoint))) return "gone";
+    const now = found.stamps[own.checkpoint ?? ""];
+    if (now !== undefined && now !== own.stamp) return "changed";
+    return own.isNewest && own.checkpoint !== null && found.checkpoints.at(-1) !== own.checkpoint ? "newer" : null;
+  }
+
+  /** Where an answer of a model is from. If the lists say otherwise, they are read again. */
+  computed(model: string, checkpoint: number | null, answer: Schemas["PromptTokens" | "InsideResult" | "SurprisalResult"]): Computed {
+    const own = { model, checkpoint: answer.checkpoint, stamp: answer.stamp, isNewest: checkpoint === null };
+    const change = this.changeOf(own);
+    // Not for a newer checkpoint: if that is damaged, the answer is from the one before, however often it is asked for.
+    if (change === "changed" || change === "gone") void this.refresh().catch(() => {});
+    return own;
   }
 
   private async reconnect(): Promise<void> {
@@ -121,13 +201,12 @@ class App {
         this.isRestarted = false;
         if (status.started !== before) {
           this.document.reset();
-          this.notice = "Connected again. The server was started anew, so work that was under way has ended.";
+          this.say("Connected again. The server was started anew, so work that was under way has ended.");
         } else {
-          this.document.write(this.document.text);
-          this.notice = "Connected again.";
+          this.document.retry();
+          this.say("Connected again.");
         }
         this.epoch++;
-        setTimeout(() => (this.notice = null), 6000);
         return;
       } catch {
         // Not yet.
@@ -147,12 +226,17 @@ class App {
     this.document.write(text);
   }
 
+  /** Reactive: an effect that calls it runs again when the tokenizer has changed. */
   summary(id: string): Promise<Schemas["TokenizerSummary"]> {
-    let found = this.summaries.get(id);
+    const key = versions.key(id);
+    let found = this.summaries.get(key);
     if (!found) {
-      found = get<Schemas["TokenizerSummary"]>(`/tokenizers/${id}`);
-      this.summaries.set(id, found);
-      found.catch(() => this.summaries.delete(id));
+      found = get<Schemas["TokenizerSummary"]>(`/tokenizers/${id}`).then((summary) => {
+        versions.note(id, summary.stamp);
+        return summary;
+      });
+      this.summaries.set(key, found);
+      found.catch(() => this.summaries.delete(key));
     }
     return found;
   }
@@ -164,8 +248,8 @@ class App {
     return checkpoint === null ? path : `${path}/checkpoints/step_${String(checkpoint).padStart(8, "0")}`;
   }
 
-  nameOf(tokenizer: string): string {
-    return this.tokenizers.find((each) => each.id === tokenizer)?.name ?? tokenizer;
+  nameOf(id: string): string {
+    return this.names.get(id) ?? id;
   }
 
   /** The fragment that reopens what is shown now. */

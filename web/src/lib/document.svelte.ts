@@ -1,7 +1,9 @@
 /** A text that the server knows too, and its ids, of which only changes are sent. */
 
+import { untrack } from "svelte";
 import { ApiError, messageOf, OfflineError, patch, post, uint32, type Schemas } from "./api";
 import { editBetween } from "./edits";
+import { versions } from "./versions.svelte";
 
 export interface ViewSpec {
   tokenizer: string;
@@ -11,24 +13,35 @@ export interface ViewSpec {
 
 const keyOf = (view: ViewSpec): string => `${view.tokenizer} ${view.special} ${view.vocab_size}`;
 
+/** Whether a tokenizer is missing, or cannot be opened: no fault of the text. */
+const isOfTokenizer = (error: unknown): boolean => error instanceof ApiError && (error.status === 404 || error.status === 422);
+
 /** How a text is encoded, and its ids. */
 export class LiveView {
   /** Ids of the last answer; those of an older text until the next one. */
   ids = $state.raw(new Uint32Array());
   /** Changes with each answer. */
   version = $state(0);
-  /** What `ids` are the ids of. */
-  shown: ViewSpec | null = $state.raw(null);
+  /** What `ids` are the ids of, and the stamp of the tokenizer that made them. */
+  shown: (ViewSpec & { stamp: string }) | null = $state.raw(null);
+  /** Why there are no ids. */
+  problem: string | null = null;
   wanted: ViewSpec;
 
   constructor(spec: ViewSpec) {
     this.wanted = spec;
   }
 
-  set(ids: Uint32Array<ArrayBuffer>, spec: ViewSpec): void {
+  set(ids: Uint32Array<ArrayBuffer>, spec: ViewSpec, stamp: string): void {
+    versions.note(spec.tokenizer, stamp);
     this.ids = ids;
-    this.shown = spec;
+    this.shown = { ...spec, stamp };
     this.version++;
+  }
+
+  get isCurrent(): boolean {
+    const { shown, wanted } = this;
+    return shown !== null && keyOf(shown) === keyOf(wanted) && shown.stamp === versions.stamp(wanted.tokenizer);
   }
 }
 
@@ -38,6 +51,8 @@ export class TextDocument {
   nBytes = $state(0);
   error: string | null = $state(null);
   isBusy = $state(false);
+  /** The server's text that this is, until it is edited. */
+  private source: { id: string; stamp: string | null } | null = null;
   private sent: string | null = null;
   private id: string | null = null;
   private serverVersion = 0;
@@ -47,6 +62,7 @@ export class TextDocument {
 
   /** Set the text, and send what changed. */
   write(text: string): void {
+    this.source = null;
     this.text = text.isWellFormed() ? text : text.toWellFormed();
     void this.flush();
   }
@@ -54,10 +70,37 @@ export class TextDocument {
   /** Open a text that the server has. */
   async open(source: string): Promise<string> {
     const opened = await post<Schemas["TextOpened"]>("/texts", { source });
+    await this.show(source, opened);
+    return opened.name ?? "";
+  }
+
+  private async show(source: string, opened: Schemas["TextOpened"]): Promise<void> {
     this.adopt(opened, opened.text ?? "");
     this.text = this.sent!;
+    this.source = { id: source, stamp: opened.stamp ?? null };
     await this.flush();
-    return opened.name ?? "";
+  }
+
+  /** Open the server's text again if its file has changed, and return whether it was. */
+  async follow(texts: readonly Schemas["Named"][]): Promise<boolean> {
+    const own = this.source;
+    const now = texts.find((each) => each.id === own?.id)?.stamp ?? null;
+    if (!own || now === null || now === own.stamp) return false;
+    try {
+      const opened = await post<Schemas["TextOpened"]>("/texts", { source: own.id });
+      if (this.source !== own) return false; // edited meanwhile
+      await this.show(own.id, opened);
+      return true;
+    } catch (error) {
+      this.error = messageOf(error);
+      return false;
+    }
+  }
+
+  /** Ask again for the ids that there were none of: the tokenizers that are there have changed. */
+  retry(): void {
+    for (const view of this.views) view.problem = null;
+    void this.flush();
   }
 
   /** The id of the text on the server, once it is there. */
@@ -78,10 +121,14 @@ export class TextDocument {
     this.views = this.views.filter((each) => each !== view);
   }
 
+  /** Reactive: an effect that calls it runs again when the tokenizer has changed. */
   change(view: LiveView, spec: ViewSpec): void {
-    if (keyOf(view.wanted) === keyOf(spec)) return;
-    view.wanted = spec;
-    void this.flush();
+    void versions.key(spec.tokenizer);
+    untrack(() => {
+      view.wanted = spec;
+      view.problem = null;
+      if (!view.isCurrent) void this.flush();
+    });
   }
 
   /** The server forgot everything. */
@@ -110,7 +157,7 @@ export class TextDocument {
         }
         if (!(await this.step())) break;
       }
-      this.error = null;
+      this.error = this.views.find((view) => view.problem)?.problem ?? null;
     } catch (error) {
       if (!(error instanceof OfflineError)) this.error = messageOf(error);
     } finally {
@@ -122,22 +169,20 @@ export class TextDocument {
     const text = this.text;
     try {
       if (this.id === null) {
-        this.adopt(await post<Schemas["TextOpened"]>("/texts", { text }), text);
+        const opened = await post<Schemas["TextOpened"]>("/texts", { text });
+        if (this.id === null) this.adopt(opened, text); // else another text was opened meanwhile
         return true;
       }
       if (text !== this.sent) {
         await this.sendEdit(text);
         return true;
       }
-      const stale = this.views.find((view) => view.shown === null || keyOf(view.shown) !== keyOf(view.wanted));
-      if (!stale) return false;
-      const spec = stale.wanted;
-      const found = await post<Schemas["Ids"]>(`/texts/${this.id}/ids`, spec);
-      if (found.version === this.serverVersion) stale.set(uint32(found.ids), spec);
-      return true;
+      const stale = this.views.find((view) => !view.isCurrent && view.problem === null);
+      if (stale) await this.askIds(stale);
+      return stale !== undefined;
     } catch (error) {
       // Forgotten by the server, or edited by another page: start with a new text.
-      if (error instanceof ApiError && (error.status === 404 || error.status === 409) && this.id !== null) {
+      if (error instanceof ApiError && (error.status === 410 || error.status === 409) && this.id !== null) {
         this.id = null;
         return true;
       }
@@ -145,14 +190,35 @@ export class TextDocument {
     }
   }
 
+  private async askIds(view: LiveView): Promise<void> {
+    const [id, spec] = [this.id, view.wanted];
+    try {
+      const found = await post<Schemas["Ids"]>(`/texts/${id}/ids`, spec);
+      if (id === this.id && found.version === this.serverVersion) view.set(uint32(found.ids), spec, found.stamp);
+    } catch (error) {
+      if (!isOfTokenizer(error)) throw error;
+      view.shown = null;
+      if (view.wanted === spec) view.problem = messageOf(error);
+    }
+  }
+
   private async sendEdit(text: string): Promise<void> {
-    const views = this.views.filter((view) => view.shown !== null && keyOf(view.shown) === keyOf(view.wanted));
+    const views = this.views.filter((view) => view.isCurrent);
     const specs = views.map((view) => view.wanted);
-    const answer = await patch<Schemas["TextEdited"]>(`/texts/${this.id}`, {
-      version: this.serverVersion,
-      edits: [editBetween(this.sent!, text)],
-      views: specs,
-    });
+    const id = this.id;
+    let answer: Schemas["TextEdited"];
+    try {
+      answer = await patch<Schemas["TextEdited"]>(`/texts/${id}`, {
+        version: this.serverVersion,
+        edits: [editBetween(this.sent!, text)],
+        views: specs,
+      });
+    } catch (error) {
+      if (!isOfTokenizer(error) || views.length === 0) throw error;
+      for (const view of views) view.shown = null; // the edit goes alone, and each view is asked for afterwards
+      return;
+    }
+    if (id !== this.id) return; // another text was opened meanwhile
     this.serverVersion = answer.version;
     this.nBytes = answer.n_bytes;
     this.sent = text;
@@ -160,8 +226,8 @@ export class TextDocument {
     answer.views.forEach((change, i) => {
       const view = views[i]!;
       const isWhole = change.n_tokens !== view.ids.length - change.n_removed + uint32(change.ids).length;
-      if (isWhole) view.shown = null;
-      else view.set(spliced(view.ids, change.start, change.n_removed, uint32(change.ids)), specs[i]!);
+      if (isWhole || change.stamp !== view.shown?.stamp) view.shown = null;
+      else view.set(spliced(view.ids, change.start, change.n_removed, uint32(change.ids)), specs[i]!, change.stamp);
     });
   }
 }

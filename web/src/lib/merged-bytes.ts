@@ -24,6 +24,7 @@ export function cutOf(tokens: readonly string[]): Cut {
   const packed = (array: Uint32Array): string => base64(new Uint8Array(array.buffer));
   return {
     vocabulary: new Vocabulary({
+      stamp: "",
       n_vocab: parts.length,
       data: base64(data),
       lengths: packed(lengths),

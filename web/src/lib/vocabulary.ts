@@ -1,12 +1,15 @@
 /** A vocabulary in columns, as the server sends it. */
 
 import { bytes, get, uint32, type Schemas } from "./api";
+import { versions } from "./versions.svelte";
 import { fillChip, shownText } from "./visible";
 
 export const NO_TOKEN = 0xffffffff;
 const NEWLINE = 10;
 
 export class Vocabulary {
+  /** Of the files that it is from: ids with another one are not its ids. */
+  readonly stamp: string;
   /** One more than the highest id. */
   readonly size: number;
   /** Number of tokens, with special ones: ids may have gaps. */
@@ -30,6 +33,7 @@ export class Vocabulary {
   private children: Map<number, number[]> | null = null;
 
   constructor(columns: Schemas["VocabularyColumns"]) {
+    this.stamp = columns.stamp;
     this.size = columns.n_vocab;
     this.data = bytes(columns.data);
     this.lengths = uint32(columns.lengths);
@@ -109,14 +113,20 @@ export class Vocabulary {
 
 const loaded = new Map<string, Promise<Vocabulary>>();
 
+/** Reactive: an effect that calls it runs again when the tokenizer has changed. */
 export function loadVocabulary(tokenizer: string): Promise<Vocabulary> {
-  let found = loaded.get(tokenizer);
+  const key = versions.key(tokenizer);
+  let found = loaded.get(key);
   if (!found) {
-    found = get<Schemas["VocabularyColumns"]>(`/tokenizers/${tokenizer}/vocabulary`).then(
-      (columns) => new Vocabulary(columns),
-    );
-    loaded.set(tokenizer, found);
-    found.catch(() => loaded.delete(tokenizer));
+    found = get<Schemas["VocabularyColumns"]>(`/tokenizers/${tokenizer}/vocabulary`).then((columns) => {
+      versions.note(tokenizer, columns.stamp);
+      return new Vocabulary(columns);
+    });
+    loaded.set(key, found);
+    found.catch(() => {
+      loaded.delete(key);
+      versions.fail(tokenizer);
+    });
     if (loaded.size > 8) loaded.delete(loaded.keys().next().value!);
   }
   return found;

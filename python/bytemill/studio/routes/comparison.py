@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bytemill.analysis.comparison.figures import Figure
     from bytemill.comparison import Comparison
     from bytemill.studio.jobs import Check
-    from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.studio.library import OpenedTokenizer
 
 router = APIRouter(tags=["comparison"])
 
@@ -35,35 +35,35 @@ async def compare(spec: ComparisonSpec, request: Request, studio: Studio) -> Com
         lines = [line for each in content.split("\n") if (line := each.removesuffix("\r"))]
         if not lines:
             raise CorpusError("the text is empty", hint="type a text, or open one")
-        shelf = studio.library.shelf()
-        tokenizers: dict[str, Tokenizer] = {}
+        tokenizers: dict[str, OpenedTokenizer] = {}
         for tokenizer_id in dict.fromkeys(spec.tokenizers):
-            name = shelf.tokenizers[tokenizer_id].name
+            name = studio.library.entry("tokenizers", tokenizer_id).name
             tokenizers[name if name not in tokenizers else f"{name} ({tokenizer_id})"] = (
-                studio.library.tokenizer(tokenizer_id)
+                studio.library.open_tokenizer(tokenizer_id)
             )
 
         def progress(_phase: str, _done: int, _total: int | None) -> None:
             check()
 
         result = run(
-            tokenizers,
+            {name: opened.tokenizer for name, opened in tokenizers.items()},
             Corpus.from_texts(lines),
             parallel=DECLARATION,
             progress=progress,
         )
-        return _compared(result, list(tokenizers))
+        return _compared(result, list(tokenizers), [opened.stamp for opened in tokenizers.values()])
 
     return await studio.jobs.run(request, work)
 
 
-def _compared(result: Comparison, names: list[str]) -> Compared:
+def _compared(result: Comparison, names: list[str], stamps: list[str]) -> Compared:
     (group, figures), *_ = result.values.items()
     parallel = result.parallel
     assert parallel is not None  # it was asked for  # noqa: S101
     languages = list(parallel.premiums[names[0]])
     return Compared(
         names=names,
+        stamps=stamps,
         n_bytes=result.groups[group]["n_bytes"],
         figures=[
             _row(FIGURES[figure], values, names, result.best[group][figure])

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from bytemill.errors import CheckpointError, MissingExtraError, RunConfigError
 from bytemill.studio.arrays import packed
+from bytemill.studio.errors import ChangedError, NotThereError
 from bytemill.studio.files import require_regular
-from bytemill.studio.models import checkpoint_paths
+from bytemill.studio.library import Entry
+from bytemill.studio.models import LoadedModel, checkpoint_paths
 from bytemill.studio.routes.runs import tokenizer_of
 from bytemill.studio.schemas import (
     Alternative,
     GenerateSpec,
     HeadResult,
     HeadSpec,
+    IdsSpec,
     InsideResult,
     InsideSpec,
     LensToken,
@@ -63,7 +67,7 @@ def models(studio: Studio) -> ModelList:
     shelf = studio.library.shelf()
     found: list[ModelSummary] = []
     for entry in (*shelf.runs.values(), *shelf.models.values()):
-        checkpoints = list(checkpoint_paths(entry.path))
+        checkpoints = checkpoint_paths(entry.path)
         if checkpoints or entry.id in shelf.models:
             found.append(
                 ModelSummary(
@@ -71,22 +75,38 @@ def models(studio: Studio) -> ModelList:
                     name=entry.name,
                     argument=studio.library.argument_of(entry),
                     tokenizer=tokenizer_of(entry, shelf),
-                    checkpoints=checkpoints,
+                    checkpoints=list(checkpoints),
+                    stamps=studio.models.stamps_of(entry, checkpoints),
                 )
             )
     return ModelList(models=found)
 
 
-def _load(studio: State, model_id: str, spec: ModelSpec) -> TrainedModel:
-    shelf = studio.library.shelf()
-    entry = shelf.models.get(model_id) or shelf.runs[model_id]
+def _entry(studio: State, model_id: str) -> Entry:
+    kind = "runs" if model_id in studio.library.shelf().runs else "models"
+    return studio.library.entry(kind, model_id)
+
+
+def _load(studio: State, model_id: str, spec: ModelSpec) -> LoadedModel:
+    entry = _entry(studio, model_id)
     require_regular(_files(entry, spec.checkpoint), entry.root, CheckpointError)
     try:
-        return studio.models.load(entry.path, spec.checkpoint)
+        loaded = studio.models.load(entry, spec.checkpoint)
     except MissingExtraError as error:
         raise RunConfigError(
             "models need torch, which is not installed", hint=f"install it with: {install_hint('lm')}"
         ) from error
+    if isinstance(spec, IdsSpec) and spec.stamp not in (None, loaded.stamp):
+        raise ChangedError(
+            f"{entry.name} has changed on disk since these tokens were made",
+            hint="generate again, to start with the model as it is now",
+        )
+    return loaded
+
+
+def _of(loaded: LoadedModel) -> dict[str, Any]:
+    """Return the fields of `OfModel`."""
+    return {"checkpoint": loaded.checkpoint, "stamp": loaded.stamp}
 
 
 def _files(entry: Entry, step: int | None) -> list[Path]:
@@ -104,9 +124,11 @@ async def prompt(model_id: str, spec: PromptSpec, request: Request, studio: Stud
     """Encode a prompt; an empty one starts a document."""
 
     def work(_: Check) -> PromptTokens:
-        trained = _load(studio, model_id, spec)
+        loaded = _load(studio, model_id, spec)
+        trained = loaded.trained
         ids = _prompt_ids(trained, spec.text)
         return PromptTokens(
+            **_of(loaded),
             ids=ids,
             tokens=_hex(trained.tokenizer, ids),
             special=[trained.tokenizer.is_special_token(i) for i in ids],
@@ -117,15 +139,19 @@ async def prompt(model_id: str, spec: PromptSpec, request: Request, studio: Stud
 
 @router.post("/models/{model_id}/generate", response_class=StreamingResponse)
 async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> StreamingResponse:
-    """Continue ids; each "token" event has a token with its probabilities and alternatives."""
+    """Continue ids; a "model" event has the fields of `OfModel`, each "token" event a token and its alternatives."""
+    # What is missing is an error of the request, and not an event of the stream.
+    await run_in_threadpool(lambda: studio.models.check(_entry(studio, model_id), spec.checkpoint))
 
     def work(check: Check) -> Iterator[tuple[str, dict[str, Any]]]:
         from bytemill.lm.generation.generate import next_tokens
         from bytemill.lm.generation.text_generation import ids_without_token, token_probabilities
 
-        trained = _load(studio, model_id, spec)
+        loaded = _load(studio, model_id, spec)
+        trained = loaded.trained
         tokenizer = trained.tokenizer
         check()
+        yield "model", _of(loaded)
         for token in next_tokens(
             trained.model,
             spec.ids or _prompt_ids(trained, ""),
@@ -160,7 +186,8 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
         from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import sampling_stages
 
-        trained = _load(studio, model_id, spec)
+        loaded = _load(studio, model_id, spec)
+        trained = loaded.trained
         ids = spec.ids or _prompt_ids(trained, "")
         excluded = ids_without_token(trained.tokenizer, trained.model.config.vocab_size)
         (token,) = next_tokens(trained.model, ids, 1, excluded_ids=excluded, seed=0)
@@ -170,6 +197,7 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
         n_best = min(spec.n_tokens, len(logits) - len(excluded))
         best = np.argsort(-logits.numpy(), kind="stable")[:n_best].tolist()
         return Stages(
+            **_of(loaded),
             tokens=[
                 Alternative(
                     id=i,
@@ -201,9 +229,11 @@ async def text_surprisal(model_id: str, spec: TextSpec, request: Request, studio
     def work(check: Check) -> SurprisalResult:
         from bytemill.lm.inspection import surprisal
 
-        trained = _load(studio, model_id, spec)
+        loaded = _load(studio, model_id, spec)
+        trained = loaded.trained
         found = surprisal(trained.model, trained.tokenizer, spec.text, bos_id=trained.bos_id, check=check)
         return SurprisalResult(
+            **_of(loaded),
             start=None if found.start_id is None else _hex(trained.tokenizer, [found.start_id])[0],
             tokens=_hex(trained.tokenizer, found.ids),
             ids=found.ids,
@@ -249,7 +279,8 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
         from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import trace
 
-        trained = _load(studio, model_id, spec)
+        loaded = _load(studio, model_id, spec)
+        trained = loaded.trained
         context = trained.model.config.context_length
         whole = _prompt_ids(trained, spec.text)
         start = window_start(len(whole), context)
@@ -257,7 +288,9 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
         if is_cut:
             start = 0
         ids = whole[start : start + MAX_INSIDE_TOKENS]
-        digest = hashlib.blake2s(f"{studio.started}\n{trained.path}\n{ids}".encode(), digest_size=12)
+        digest = hashlib.blake2s(
+            f"{studio.started}\n{trained.path}\n{loaded.stamp}\n{ids}".encode(), digest_size=12
+        )
         key = digest.hexdigest()
         found = _TRACES.get(key)
         if found is None:
@@ -270,6 +303,7 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
             trained.tokenizer.decode_bytes(whole[: len(whole) - len(trained.tokenizer.encode(spec.text))])
         )
         return InsideResult(
+            **_of(loaded),
             key=key,
             ids=ids,
             tokens=_hex(trained.tokenizer, ids),
@@ -293,8 +327,12 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
 def head(spec: HeadSpec) -> HeadResult:
     """Return the attention of a head of a trace."""
     found = _TRACES.get(spec.key)
-    if found is None or spec.layer >= len(found.attention) or spec.head >= len(found.attention[spec.layer]):
-        raise KeyError(spec.key)
+    if found is None:
+        raise NotThereError(
+            f"the studio has forgotten what it computed: it keeps {MAX_TRACES} texts", hint="compute it again"
+        )
+    if spec.layer >= len(found.attention) or spec.head >= len(found.attention[spec.layer]):
+        raise NotThereError(f"the model has no head {spec.head} in a layer {spec.layer}")
     weights = found.attention[spec.layer][spec.head].numpy()
     return HeadResult(n_tokens=len(weights), weights=packed(weights, "f4"))
 

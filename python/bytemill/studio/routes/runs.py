@@ -39,7 +39,7 @@ def runs(studio: Studio) -> RunList:
             for entry in shelf.runs.values()
             if (summary := _summary(entry, shelf, studio)) is not None
         ],
-        studies=[named(entry) for entry in shelf.studies.values()],
+        studies=[named("studies", entry, studio) for entry in shelf.studies.values()],
     )
 
 
@@ -90,7 +90,7 @@ def skipped(studio: Studio) -> SkippedList:
 @router.get("/runs/{run_id}/metrics")
 def metrics(run_id: str, studio: Studio, cursor: str = "") -> Metrics:
     """Return the records of a run after `cursor`."""
-    entry = studio.library.shelf().runs[run_id]
+    entry = studio.library.entry("runs", run_id)
     try:
         new = read_new(entry.path / "metrics.jsonl", cursor, entry.root)
     except OSError as error:
@@ -105,15 +105,16 @@ def metrics(run_id: str, studio: Studio, cursor: str = "") -> Metrics:
 
 @router.get("/studies/{study_id}")
 async def study(study_id: str, request: Request, studio: Studio) -> dict[str, Any]:
-    """Return the findings of a study, as `bytemill experiment report --json` prints them."""
-    entry = studio.library.shelf().studies[study_id]
+    """Return the findings of a study, as `bytemill experiment report --json` prints them, with their stamp."""
 
     def work(_: Check) -> dict[str, Any]:
         from bytemill.experiment.findings import Findings
 
+        entry = studio.library.entry("studies", study_id)
         parts = ("*.json*", "cells/*/*.?64", "cells/*/run/metrics.jsonl")
         files = [path for part in parts for path in entry.path.glob(part)]
         require_regular(files, entry.root, RunConfigError)
-        return plain(Findings(entry.path).to_dict())
+        findings, stamp = studio.library.read_study(entry, lambda: Findings(entry.path).to_dict())
+        return plain({**findings, "stamp": stamp})
 
     return await studio.jobs.run(request, work)

@@ -30,9 +30,11 @@ def open_text(spec: NewText, studio: Studio) -> TextOpened:
     if (spec.text is None) == (spec.source is None):
         raise HTTPException(422, "give either text or source")
     if spec.source is not None:
-        name, content = studio.library.text(spec.source)
-        text_id, text = studio.texts.add(content)
-        return TextOpened(id=text_id, version=0, n_bytes=text.n_bytes, name=name, text=content)
+        own = studio.library.text(spec.source)
+        text_id, text = studio.texts.add(own.content)
+        return TextOpened(
+            id=text_id, version=0, n_bytes=text.n_bytes, name=own.name, text=own.content, stamp=own.stamp
+        )
     text_id, text = studio.texts.add(spec.text or "")
     return TextOpened(id=text_id, version=0, n_bytes=text.n_bytes)
 
@@ -46,35 +48,33 @@ def edit_text(text_id: str, spec: TextEdit, studio: Studio) -> StreamingResponse
         [Edit(edit.start, edit.end, edit.text) for edit in spec.edits],
         [_view(view) for view in spec.views],
     )
-    views = [
-        {"start": each.start, "n_removed": each.n_removed, "ids": each.ids, "n_tokens": each.n_tokens}
-        for each in changes
-    ]
+    views = [vars(each) for each in changes]
     return large_response({"version": text.version, "n_bytes": text.n_bytes, "views": views})
 
 
 @router.post("/texts/{text_id}/ids", response_model=Ids)
 def text_ids(text_id: str, spec: ViewSpec, studio: Studio) -> StreamingResponse:
     """Return all ids of a text."""
-    text, ids = studio.texts.ids(text_id, _view(spec))
-    return large_response({"version": text.version, "n_bytes": text.n_bytes, "ids": ids})
+    text, found = studio.texts.ids(text_id, _view(spec))
+    return large_response({"version": text.version, "n_bytes": text.n_bytes, **vars(found)})
 
 
 @router.post("/explanation")
 def explain(spec: ExplainSpec, studio: Studio) -> Explained:
     """Return the pre-tokens of a text, and the merges of each."""
-    tokenizer, renumbered = studio.tokenizers(_view(spec))
-    explained = tokenizer.explain(spec.text, allowed_special="all" if spec.special else "none")
+    own = studio.tokenizers(_view(spec))
+    explained = own.tokenizer.explain(spec.text, allowed_special="all" if spec.special else "none")
     return Explained(
+        stamp=own.stamp,
         pretokens=[
             PreToken(
                 bytes=b"".join(part.tokens).hex(),
                 special=part.special,
-                ids=[renumbered.get(i, i) for i in part.ids],
+                ids=[own.renumbered.get(i, i) for i in part.ids],
                 steps=[Step(rank=step.rank, at=step.at) for step in part.steps],
             )
             for part in explained
-        ]
+        ],
     )
 
 

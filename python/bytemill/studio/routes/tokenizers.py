@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from typing import Literal
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from bytemill._core import __version__
 from bytemill.formats.patterns import Pattern
 from bytemill.studio.arrays import large_response
-from bytemill.studio.files import shown_name
 from bytemill.studio.library import Entry
-from bytemill.studio.schemas import Named, SourceList, Status, TokenizerSummary, VocabularyColumns
-from bytemill.studio.state import Studio
+from bytemill.studio.schemas import Named, SourceList, TokenizerSummary, VocabularyColumns
+from bytemill.studio.state import State, Studio
 from bytemill.studio.vocabulary_table import smallest_size, vocabulary_table
 
 router = APIRouter(tags=["tokenizers"])
-
-
-@router.get("/status")
-def status(studio: Studio) -> Status:
-    """Return what the page needs to know first."""
-    root = studio.library.root
-    return Status(
-        version=__version__,
-        started=studio.started,
-        root=None if root is None else shown_name(root.name) or "/",
-        has_models=find_spec("torch") is not None,
-    )
 
 
 @router.get("/sources")
@@ -36,23 +22,26 @@ def sources(studio: Studio) -> SourceList:
     """List tokenizers and texts."""
     shelf = studio.library.shelf()
     return SourceList(
-        tokenizers=[named(entry) for entry in shelf.tokenizers.values()],
-        texts=[named(entry) for entry in shelf.texts.values()],
+        tokenizers=[named("tokenizers", entry, studio) for entry in shelf.tokenizers.values()],
+        texts=[named("texts", entry, studio) for entry in shelf.texts.values()],
     )
 
 
-def named(entry: Entry) -> Named:
+def named(kind: Literal["tokenizers", "studies", "texts"], entry: Entry, studio: State) -> Named:
     """Return what the page may know of an entry."""
-    return Named(id=entry.id, name=entry.name, origin=entry.origin)
+    stamp = studio.library.stamp_of_opened(kind, entry)
+    return Named(id=entry.id, name=entry.name, origin=entry.origin, stamp=stamp)
 
 
 @router.get("/tokenizers/{tokenizer_id}")
 def tokenizer_summary(tokenizer_id: str, studio: Studio) -> TokenizerSummary:
     """Describe a tokenizer."""
-    entry = studio.library.shelf().tokenizers[tokenizer_id]
-    tokenizer = studio.library.tokenizer(tokenizer_id)
+    entry = studio.library.entry("tokenizers", tokenizer_id)
+    opened = studio.library.open_tokenizer(tokenizer_id)
+    tokenizer = opened.tokenizer
     return TokenizerSummary(
         id=tokenizer_id,
+        stamp=opened.stamp,
         name=entry.name,
         argument=studio.library.argument_of(entry),
         n_vocab=tokenizer.n_vocab,
@@ -70,10 +59,12 @@ def tokenizer_summary(tokenizer_id: str, studio: Studio) -> TokenizerSummary:
 @router.get("/tokenizers/{tokenizer_id}/vocabulary", response_model=VocabularyColumns)
 def vocabulary(tokenizer_id: str, studio: Studio) -> StreamingResponse:
     """Return all tokens of a tokenizer, as columns."""
-    tokenizer = studio.library.tokenizer(tokenizer_id)
+    opened = studio.library.open_tokenizer(tokenizer_id)
+    tokenizer = opened.tokenizer
     table = vocabulary_table(tokenizer)
     return large_response(
         {
+            "stamp": opened.stamp,
             "n_vocab": tokenizer.n_vocab,
             "data": table.data,
             "lengths": table.lengths,

@@ -1,0 +1,249 @@
+"""Files that change while the page shows them: nothing old stays beside what is new without a word."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+import bytemill
+from bytemill.studio.library import Library
+from bytemill.studio.server import listen, running
+from tests.studio.browser.conftest import until
+from tests.studio.conftest import id_of
+from tests.studio.retraining import make_folder, train_run, train_tokenizer
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def own(root: Path, tmp_path: Path) -> Path:
+    make_folder(root, tmp_path / "own")
+    return tmp_path / "own"
+
+
+@pytest.fixture
+def address(own: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr("bytemill.studio.library._SECONDS", 0.0)
+    with running(Library(own), listen(port=0)) as url:
+        yield url
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{address}api/v1", timeout=60, trust_env=False) as own:
+        yield own
+
+
+def show(page: Any, view: str) -> None:
+    page.get_by_role("navigation").get_by_role("button", name=view, exact=True).click()
+
+
+def notice(page: Any, selector: str, state: str = "visible") -> None:
+    """Wait for what the page shows once it has asked the server again, as it does when it becomes visible."""
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_selector(selector, state=state)
+
+
+def shown(tokenizer: bytemill.Tokenizer, text: str) -> list[str]:
+    """How the page shows the tokens of a text in ASCII."""
+    return [
+        token.decode().replace(" ", "·") for token in tokenizer.decode_tokens_bytes(tokenizer.encode(text))
+    ]
+
+
+def wait_for_chips(page: Any, expected: list[str]) -> None:
+    until(
+        page,
+        "JSON.stringify([...document.querySelectorAll('.flow .tok')].map((chip) => chip.textContent))"
+        f" === JSON.stringify({json.dumps(expected)})",
+    )
+
+
+def test_a_retrained_tokenizer_and_an_edited_text(
+    open_page: Open, own: Path, address: str, client: httpx.Client
+):
+    tokenizer_id, text_id = id_of(client, "own"), id_of(client, "story.txt", "texts")
+    tokenizer, text = bytemill.Tokenizer.load(own / "own.json"), "The cat saw the dog."
+    page = open_page(
+        f"#tokens?tokenizer={tokenizer_id}&source={text_id}&with={tokenizer_id},python-docs-8k",
+        address=address,
+    )
+    for visit in range(2):
+        wait_for_chips(page, shown(tokenizer, text))
+        show(page, "Vocabulary")
+        page.get_by_label("Text whose uses are counted").select_option(text_id)
+        page.get_by_label("Search the vocabulary").fill(tokenizer.decode([290]))
+        page.locator(".vrow[role=option]").first.click()
+        show(page, "Compare")
+        page.wait_for_selector(".segment")
+        page.get_by_role("button", name="Compare", exact=True).last.click()
+        page.wait_for_selector("text=trigram bits/byte")
+        # Both change while the page shows what stems from them.
+        tokenizer = train_tokenizer(own / "own.json") if visit == 0 else own_first(own)
+        text = f"THE CAT SAW {visit} DOGS."
+        (own / "story.txt").write_text(text)
+        notice(page, "text=The text or the tokenizers have changed since.")
+        until(page, "document.querySelector('.banner').textContent.includes('own')")
+        until(page, "document.querySelector('.banner').textContent.includes('changed on disk, reloaded.')")
+        assert page.get_by_label("Text to tokenize").input_value() == text
+        until(
+            page,
+            f"document.querySelector('[data-testid=tokens-0]').textContent === '{len(tokenizer.encode(text))}'",
+        )
+        show(page, "Vocabulary")
+        page.get_by_label("Search the vocabulary").fill(tokenizer.decode([290]))
+        page.wait_for_selector(".vrow[role=option]:has-text('290')")
+        show(page, "Tokens")
+    wait_for_chips(page, shown(tokenizer, text))
+    # What one has typed is not replaced by a file.
+    page.get_by_label("Text to tokenize").fill("typed")
+    (own / "story.txt").write_text("from the file")
+    shutil.copy(own / "own.json", own / "new.json")
+    notice(page, "option:has-text('new')", "attached")
+    assert page.get_by_label("Text to tokenize").input_value() == "typed"
+
+
+def own_first(own: Path) -> bytemill.Tokenizer:
+    tokenizer = bytemill.Tokenizer.load(own / "run" / "tokenizer.json")
+    tokenizer.save(own / "own.json")
+    return tokenizer
+
+
+def test_lists_follow_the_folder_and_what_is_gone_is_said(
+    open_page: Open, own: Path, address: str, client: httpx.Client
+):
+    tokenizer_id, text_id = id_of(client, "own"), id_of(client, "story.txt", "texts")
+    page = open_page(f"#tokens?tokenizer={tokenizer_id}&source={text_id}", address=address, is_quiet=False)
+    page.wait_for_selector(".flow .tok")
+    (own / "other.txt").write_text("another text")
+    page.wait_for_selector("option:has-text('other.txt')", state="attached")  # without being asked
+    kept = (own / "own.json").read_bytes()
+    for name in ("own.json", "story.txt"):
+        (own / name).unlink()
+    notice(page, "option:has-text('own (gone)')", "attached")
+    notice(page, "option:has-text('story.txt (gone)')", "attached")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.get_by_label("Text to tokenize").press_sequentially("x")
+    page.wait_for_selector(".error:has-text('own is not there any more. Choose another tokenizer.')")
+    assert len([each for each in requests if each.endswith("/texts")]) == 0
+    show(page, "Runs")
+    show(page, "Tokens")
+    page.wait_for_selector(".error:has-text('own is not there any more. Choose another tokenizer.')")
+    (own / "own.json").write_bytes(kept)  # it is back, and so are its tokens
+    notice(page, "option:has-text('own (gone)')", "detached")
+    wait_for_chips(page, shown(bytemill.Tokenizer.load(own / "own.json"), "The cat saw the dog.x"))
+    page.wait_for_selector(".error", state="detached")
+    shutil.copytree(own / "run", own / "second")
+    show(page, "Generate")
+    page.get_by_label("Model", exact=True).wait_for()
+    notice(page, "option:has-text('second')", "attached")
+    page.get_by_label("Model", exact=True).select_option(label="second")
+    page.get_by_label("Checkpoint of Model").select_option("2")
+    shutil.rmtree(own / "second" / "checkpoints" / "step_00000002")
+    notice(page, "option:has-text('step 2 (gone)')", "attached")
+    page.get_by_role("button", name="Generate", exact=True).last.click()
+    page.wait_for_selector(".error:has-text('second has no checkpoint of step 2. Choose another one')")
+    shutil.rmtree(own / "second")
+    notice(page, "option:has-text('second (gone)')", "attached")
+    page.get_by_role("button", name="Generate", exact=True).last.click()
+    page.wait_for_selector(".error:has-text('not there any more. Choose another model.')")
+
+
+def generated(client: httpx.Client, model: str) -> list[str]:
+    """The bytes of the prompt and of six greedy tokens after it, in hexadecimal."""
+    prompt = client.post(f"/models/{model}/prompt", json={"text": "The"}).json()
+    body = {"ids": prompt["ids"], "max_tokens": 6, "sampling": {"temperature": 0}}
+    lines = client.post(f"/models/{model}/generate", json=body).text.splitlines()
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    return [*prompt["tokens"], *(each["bytes"] for each in events if "bytes" in each)]
+
+
+def test_a_model_that_is_trained_anew(
+    open_page: Open, own: Path, address: str, client: httpx.Client, root: Path
+):
+    model = id_of(client, "run", "models")
+    text = "The cat saw the dog."
+    # Generated text stays, but nothing of the later model comes into it.
+    page = open_page(
+        f"#generate?model={model}&prompt=The&text={quote(text)}", address=address, is_quiet=False
+    )
+    page.get_by_label("Temperature").fill("0")
+    page.get_by_label("Number of tokens").fill("6")
+    for seed in (2, 3):
+        page.get_by_role("button", name="Generate", exact=True).last.click()
+        tokens = generated(client, model)
+        until(page, f"document.querySelectorAll('.gen').length === {len(tokens)}")
+        page.wait_for_selector("button:has-text('Continue'):not([disabled])")
+        page.locator(".gen").last.click()
+        lab = page.get_by_role("region", name="Sampling lab")
+        if seed == 2:
+            lab.get_by_role("button", name="Open").click()
+        page.wait_for_selector("text=bits of entropy")
+        n_before = page.locator(".gen").count()
+        train_run(root, own / "run", seed)
+        notice(page, "text=run, step 6, changed on disk. This is from its earlier version.")
+        page.wait_for_selector("button:has-text('Continue')[disabled]")
+        assert page.locator(".alternative:not([disabled])").count() == 0
+        page.wait_for_selector("text=run has changed on disk since these tokens were made")
+        assert page.locator(".gen").count() == n_before
+    page.get_by_role("button", name="Generate", exact=True).last.click()
+    page.wait_for_selector(".outdated", state="detached")
+    page.wait_for_selector("button:has-text('Continue'):not([disabled])")
+    # What is computed without choices is computed again.
+    page.get_by_role("button", name="Surprisal", exact=True).click()
+    page.get_by_label("Text to score").fill(text)
+    page.get_by_role("button", name="Compute the surprisal").click()
+    for seed in (4, 0):
+        bits = client.post(f"/models/{model}/surprisal", json={"text": text}).json()["bits_per_byte"]
+        notice(page, f"[data-testid=bits-0]:has-text('{bits:.4f}')")
+        if seed:
+            train_run(root, own / "run", seed)
+            notice(page, "text=run changed on disk, reloaded.")
+    show(page, "Inside")
+    page.get_by_label("Text to look at").fill(text)
+    page.get_by_role("button", name="Look inside").click()
+    for seed in (5, 0):
+        norms = client.post(f"/models/{model}/inside", json={"text": text}).json()["norms"]
+        notice(page, f"[aria-label='Residual stream'] td:has-text('{norms[2][-1]:.2f}')")
+        if seed:
+            train_run(root, own / "run", seed)
+    notice(page, ".outdated", "detached")
+    # The newest checkpoint is damaged: the one before is used, said, and asked for once.
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    (own / "run" / "checkpoints" / "step_00000006" / "model.safetensors").write_bytes(b"")
+    notice(page, "text=This is from run, step 4, and the run has a newer checkpoint.")
+    until(page, "document.querySelectorAll('.lens').length === 1")
+    page.wait_for_timeout(500)
+    assert 1 <= len([each for each in requests if each.endswith("/inside")]) <= 2
+    # A run that starts over has no checkpoint for a while.
+    shutil.rmtree(own / "run" / "checkpoints")
+    notice(page, "text=run, step 4, is not there any more. This was computed before.")
+    page.get_by_role("button", name="Look inside").click()
+    page.wait_for_selector(".error:has-text('run has no weights at the moment')")
+    assert page.locator(".lens").count() == 1
+
+
+@pytest.mark.slow  # the view reads its lists every five seconds
+def test_a_study_and_a_run_that_start_over(
+    open_page: Open, own: Path, address: str, client: httpx.Client, root: Path
+):
+    shutil.copytree(root / "study", own / "study")
+    study, run = id_of(client, "study", "studies"), id_of(client, "run", "runs")
+    page = open_page(f"#runs?run={run}&runs.study={study}&runs.metric=loss", address=address)
+    results = own / "study" / "results.jsonl"
+    lines = results.read_text().splitlines(keepends=True)
+    for n in (4, 3, 4):
+        results.write_text("".join(lines[:n]))
+        page.wait_for_selector(f"text={n} of 6 models")
+    for seed in (2, 3):
+        train_run(root, own / "run", seed)
+        records = [json.loads(line) for line in (own / "run" / "metrics.jsonl").read_text().splitlines()]
+        loss = [record["loss"] for record in records if record["kind"] == "step"][-1]
+        page.wait_for_selector(f"td:has-text('{loss:.3f}')")
