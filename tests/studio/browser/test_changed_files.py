@@ -90,7 +90,7 @@ def test_a_retrained_tokenizer_and_an_edited_text(
         notice(page, "text=The text or the tokenizers have changed since.")
         until(page, "document.querySelector('.banner').textContent.includes('own')")
         until(page, "document.querySelector('.banner').textContent.includes('changed on disk, reloaded.')")
-        assert page.get_by_label("Text to tokenize").input_value() == text
+        assert page.get_by_role("textbox", name="Text to tokenize").input_value() == text
         until(
             page,
             f"document.querySelector('[data-testid=tokens-0]').textContent === '{len(tokenizer.encode(text))}'",
@@ -101,11 +101,11 @@ def test_a_retrained_tokenizer_and_an_edited_text(
         show(page, "Tokens")
     wait_for_chips(page, shown(tokenizer, text))
     # What one has typed is not replaced by a file.
-    page.get_by_label("Text to tokenize").fill("typed")
+    page.get_by_role("textbox", name="Text to tokenize").fill("typed")
     (own / "story.txt").write_text("from the file")
     shutil.copy(own / "own.json", own / "new.json")
     notice(page, "option:has-text('new')", "attached")
-    assert page.get_by_label("Text to tokenize").input_value() == "typed"
+    assert page.get_by_role("textbox", name="Text to tokenize").input_value() == "typed"
 
 
 def own_first(own: Path) -> bytemill.Tokenizer:
@@ -213,7 +213,7 @@ def test_a_model_that_is_trained_anew(
         notice(page, f"[aria-label='Residual stream'] td:has-text('{norms[2][-1]:.2f}')")
         if seed:
             train_run(root, own / "run", seed)
-    notice(page, ".outdated", "detached")
+    notice(page, ".outdated:visible", "detached")
     # The newest checkpoint is damaged: the one before is used, said, and asked for once.
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))

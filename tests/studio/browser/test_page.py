@@ -72,7 +72,7 @@ def test_every_view_fits_the_width(open_page: Open, width: int, client: httpx.Cl
     )
     for view in VIEWS:
         page.evaluate(f"location.hash = location.hash.replace(/^#[a-z]+/, '#{view}')")
-        page.wait_for_selector("main .panel, main .empty")
+        page.wait_for_selector("main .panel:visible, main .empty:visible")
         fill(page, view)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
 
@@ -117,7 +117,7 @@ def test_a_view_left_before_its_next_frame_draws_nothing(open_page: Open):
         page.evaluate("document.querySelector('.flow, .rows')?.dispatchEvent(new Event('scroll'))")
         page.evaluate("(view) => (location.hash = view)", view)
         page.wait_for_selector(
-            {"vocabulary": ".vrow", "tokens": ".flow"}.get(view, "main .panel, main .empty")
+            {"vocabulary": ".vrow", "tokens": ".flow"}.get(view, "main .panel:visible, main .empty:visible")
         )
     page.wait_for_timeout(500)  # an error in a late frame fails the fixture
 
@@ -155,9 +155,9 @@ def test_the_first_visit_without_runs_says_what_to_do(open_page: Open, tmp_path:
         )
         for view in ("Generate", "Inside", "Runs"):
             page.get_by_role("button", name=view, exact=True).click()
-            page.wait_for_selector("text=bytemill quickstart")
+            page.wait_for_selector("text=bytemill quickstart >> visible=true")
         page.get_by_role("button", name="Compare", exact=True).first.click()
-        page.wait_for_selector("main .panel")
+        page.wait_for_selector("main .panel:visible")
 
 
 def test_a_run_is_watched_while_it_trains(open_page: Open, tmp_path: Path):

@@ -1,24 +1,17 @@
 /** What all views share: the text, the selection, the tokenizers and models; kept in the fragment of the URL. */
 
+import { untrack } from "svelte";
 import { get, messageOf, watchConnection, type Schemas } from "./api";
 import { TextDocument } from "./document.svelte";
+import { Entries } from "./entries";
+import { LinkedState, longTexts, MAX_IN_URL, readFields, stepKey, VIEWS, writeFields, type ViewId } from "./fields.svelte";
 import type { Snippet } from "./snippets";
 import { versions } from "./versions.svelte";
-
-export const VIEWS = [
-  { id: "tokens", title: "Tokens" },
-  { id: "vocabulary", title: "Vocabulary" },
-  { id: "compare", title: "Compare" },
-  { id: "generate", title: "Generate" },
-  { id: "inside", title: "Inside" },
-  { id: "runs", title: "Runs" },
-] as const;
-export type ViewId = (typeof VIEWS)[number]["id"];
 
 export const WELCOME =
   'Tokens are what a language model reads.\n\nIt\'s 2026: naïve café, 日本語, مرحبا, 👩‍💻 and 3.14159.\n\n' +
   'def main(argv):\n    """Indented code."""\n    return [x ** 2 for x in range(10)]\n';
-const MAX_IN_URL = 2000;
+
 const POLL_MS = 3000;
 const NOTICE_MS = 8000;
 
@@ -31,7 +24,7 @@ export interface Computed {
   isNewest: boolean;
 }
 
-class App {
+class App extends LinkedState {
   view: ViewId = $state("tokens");
   status: Schemas["Status"] | null = $state.raw(null);
   tokenizers: Schemas["Named"][] = $state.raw([]);
@@ -45,34 +38,26 @@ class App {
   notice: string | null = $state(null);
   problem: string | null = $state(null);
 
-  tokenizer = $state("");
-  withSpecial = $state(true);
   document = new TextDocument();
   /** Id of the text if it is one of the server's. */
   source = $state("");
   /** Name of a file that was dropped or opened. */
   fileName = $state("");
-  /** Selected bytes of the text, which all views show. */
-  selection: { start: number; end: number } | null = $state.raw(null);
-  /** Selected token of the vocabulary. */
-  token: number | null = $state(null);
-  compared: string[] = $state.raw([]);
-  model = $state("");
-  checkpoint: number | null = $state(null);
-  prompt = $state("");
-  run = $state("");
-  /** Values that one view keeps in the URL. */
-  extra: Record<string, string> = $state({});
+  /** The last URL that was followed: of a link, or by Back and Forward. */
+  link: { view: ViewId; isBack: boolean } | null = $state.raw(null);
+  /** How many texts of the server's are under way. */
+  private nOpening = $state(0);
 
   /** Code that computes what each view shows. */
   snippets: Partial<Record<ViewId, Snippet | null>> = $state({});
   summaries = new Map<string, Promise<Schemas["TokenizerSummary"]>>();
+  private readonly entries = new Entries<{ text: string | null; fileName: string; long: Partial<LinkedState> }>();
+  private lastStep = "";
+  private isByVisitor = false;
   /** Names of all that was ever listed, by id. */
   private names = new Map<string, string>();
   private reloadedNames = new Set<string>();
   private noticeTimer: ReturnType<typeof setTimeout> | undefined;
-  /** Fragment of the URL when it was last read or written here. */
-  private knownHash = "";
 
   async start(): Promise<void> {
     watchConnection((isRestarted) => {
@@ -83,28 +68,24 @@ class App {
     });
     versions.onChange = (tokenizer) => this.sayReloaded(this.nameOf(tokenizer));
     this.readUrl(true);
-    window.addEventListener("hashchange", () => this.readUrl(false));
+    window.addEventListener("popstate", () => this.readUrl(false));
     try {
       await this.refresh();
     } catch (error) {
       this.problem = messageOf(error);
       return;
     }
-    if (!this.tokenizers.some((each) => each.id === this.tokenizer)) this.tokenizer = this.firstTokenizer();
-    if (!this.models.some((each) => each.id === this.model)) this.model = this.models[0]?.id ?? "";
-    this.compared = this.compared.filter((id) => this.tokenizers.some((each) => each.id === id));
-    this.completeCompared();
+    this.settle();
     setInterval(() => void this.poll(), POLL_MS);
     document.addEventListener("visibilitychange", () => void this.poll());
     if (this.source) {
       try {
         await this.openSource(this.source, true);
       } catch (error) {
-        this.source = "";
+        this.type(WELCOME);
         this.problem = messageOf(error);
       }
     }
-    if (!this.document.text && !this.source) this.document.write(WELCOME);
   }
 
   private firstTokenizer(): string {
@@ -214,11 +195,27 @@ class App {
     }
   }
 
-  async openSource(id: string, keepSelection = false): Promise<void> {
-    await this.document.open(id);
-    this.source = id;
-    this.fileName = "";
-    if (!keepSelection) this.selection = null;
+  /** Replace what is named but was never there. */
+  private settle(): void {
+    if (!this.names.has(this.tokenizer)) this.tokenizer = this.firstTokenizer();
+    if (!this.names.has(this.model)) this.model = this.models[0]?.id ?? "";
+    if (!this.compared.every((id) => this.names.has(id))) this.compared = this.compared.filter((id) => this.names.has(id));
+    this.completeCompared();
+  }
+
+  /** Open a text of the server's. A URL names the selection too, and is no step. */
+  async openSource(id: string, isOfUrl = false): Promise<void> {
+    this.nOpening++;
+    try {
+      if (!(await this.document.open(id))) return;
+      this.source = id;
+      this.fileName = "";
+      if (isOfUrl) return;
+      this.selection = null;
+      this.step();
+    } finally {
+      this.nOpening--;
+    }
   }
 
   type(text: string): void {
@@ -252,65 +249,75 @@ class App {
     return this.names.get(id) ?? id;
   }
 
+  chooseTokenizer(id: string): void {
+    this.tokenizer = id;
+    this.vocabSize = null;
+  }
+
+  /** What changes now is done by the visitor, so that Back undoes it; or by the page itself, which is no step. */
+  step(isByVisitor = true): void {
+    this.isByVisitor = isByVisitor;
+    if (isByVisitor) setTimeout(() => (this.isByVisitor = false));
+  }
+
   /** The fragment that reopens what is shown now. */
   fragment(): string {
     const values = new URLSearchParams();
-    const set = (key: string, value: string | number | null | undefined): void => {
-      if (value !== null && value !== undefined && value !== "") values.set(key, String(value));
-    };
-    set("tokenizer", this.tokenizer);
-    if (!this.withSpecial) set("special", "no");
-    if (this.source) set("source", this.source);
-    else if (!this.fileName && this.document.text !== WELCOME && this.document.text.length <= MAX_IN_URL)
-      set("text", this.document.text);
-    if (this.selection) set("bytes", `${this.selection.start}-${this.selection.end}`);
-    if (this.view === "vocabulary") set("token", this.token);
-    if (this.view === "compare") set("with", this.compared.join(","));
-    if (this.view === "generate" || this.view === "inside") {
-      set("model", this.model);
-      set("checkpoint", this.checkpoint);
-      set("prompt", this.prompt.slice(0, MAX_IN_URL));
-    }
-    if (this.view === "runs") set("run", this.run);
-    for (const [key, value] of Object.entries(this.extra)) if (key.startsWith(`${this.view}.`)) set(key, value);
+    writeFields(this, this.view, values);
+    if (this.source) values.set("source", this.source);
+    else if (this.document.text !== WELCOME && !this.isTextKept()) values.set("text", this.document.text);
     return `#${this.view}?${values}`;
   }
 
-  /** Writes the fragment, unless somebody else has just changed it: that one is read when its event comes. */
+  /** The text is in no URL: it is too long, or from a file. */
+  private isTextKept(): boolean {
+    return !this.source && (this.fileName !== "" || this.document.text.length > MAX_IN_URL);
+  }
+
+  /** Bring the URL up to date with what is shown. */
   writeUrl(): void {
-    if (location.hash !== this.knownHash) return;
-    history.replaceState(null, "", this.fragment());
-    this.knownHash = location.hash;
+    const fragment = this.fragment();
+    const key = `${stepKey(this, this.view)} ${this.source} ${this.fileName}`;
+    const text = this.isTextKept() ? this.document.text : null;
+    if (this.nOpening) return;
+    const kept = { text, fileName: this.fileName, long: longTexts(this, this.view) };
+    this.entries.note(fragment, kept, this.isByVisitor && key !== this.lastStep);
+    this.lastStep = key;
   }
 
   private readUrl(isFirst: boolean): void {
-    this.knownHash = location.hash;
+    const { isOwn, kept } = this.entries.follow();
+    this.isByVisitor = false;
     const [view = "", query = ""] = location.hash.slice(1).split("?", 2);
-    if (!isFirst && location.hash === this.fragment()) return;
-    if (VIEWS.some((each) => each.id === view)) this.view = view as ViewId;
     const values = new URLSearchParams(query);
-    const number = (key: string): number | null => {
-      const value = values.get(key);
-      return value !== null && /^\d{1,15}$/.test(value) ? Number(value) : null;
-    };
-    this.tokenizer = values.get("tokenizer") ?? this.tokenizer;
-    this.withSpecial = values.get("special") !== "no";
-    const span = /^(\d{1,9})-(\d{1,9})$/.exec(values.get("bytes") ?? "");
-    if (span || isFirst) this.selection = span ? { start: Number(span[1]), end: Number(span[2]) } : null;
-    this.token = number("token") ?? this.token;
-    if (values.has("with")) this.compared = values.get("with")!.split(",").slice(0, 6);
-    this.model = values.get("model") ?? this.model;
-    this.checkpoint = number("checkpoint");
-    this.prompt = values.get("prompt") ?? this.prompt;
-    this.run = values.get("run") ?? this.run;
-    for (const [key, value] of values) if (key.includes(".")) this.extra[key] = value;
+    this.view = VIEWS.find((each) => each.id === view)?.id ?? this.view;
+    readFields(this, this.view, values);
+    Object.assign(this, kept?.long);
+    if (!isFirst) this.settle();
+    this.link = { view: this.view, isBack: isOwn && !isFirst };
     const source = values.get("source") ?? "";
-    if (isFirst) this.source = source;
-    else if (source && source !== this.source)
-      void this.openSource(source, true).catch((error: unknown) => (this.problem = messageOf(error)));
-    const text = values.get("text");
-    if (text !== null && !source) this.type(text);
+    if (source) {
+      if (isFirst) this.source = source;
+      else if (source !== this.source || this.nOpening)
+        void this.openSource(source, true).catch((error: unknown) => (this.problem = messageOf(error)));
+      return;
+    }
+    const text = values.get("text") ?? kept?.text ?? (isOwn || isFirst ? WELCOME : null);
+    if (text === null) return;
+    if (text !== this.document.text || this.source || this.nOpening) this.type(text);
+    this.fileName = kept?.fileName ?? "";
   }
 }
 
 export const app = new App();
+
+/** Call whenever what a component shows comes into sight, to redo what has changed while it was hidden, and
+ *  whenever a URL is followed to it. */
+export function whenShown(isVisible: () => boolean, call: (isLink: boolean) => void): void {
+  let seen: App["link"] = null;
+  $effect(() => {
+    const isLink = app.link !== seen && app.link?.view === app.view && !app.link.isBack;
+    seen = app.link;
+    if (isVisible()) untrack(() => call(isLink));
+  });
+}

@@ -1,4 +1,6 @@
-/** Generated text as a tree: every branch keeps its tail. */
+/** Generated texts as a tree: every prompt and every branch keeps its tail. */
+
+import type { Computed } from "./app.svelte";
 
 export interface Alternative {
   id: number;
@@ -12,6 +14,16 @@ export interface Alternative {
   run_start?: number | undefined;
 }
 
+const NO_TOKEN: Alternative = { id: -1, bytes: "", probability: 1, sampled: 1 };
+
+/** What a text was generated with. */
+export interface Origin extends Computed {
+  modelName: string;
+  prompt: string;
+  /** The settings at the start, for people. */
+  settings: string;
+}
+
 export interface BranchNode extends Alternative {
   key: number;
   parent: BranchNode | null;
@@ -20,22 +32,38 @@ export interface BranchNode extends Alternative {
   isPrompt: boolean;
   /** The child that is shown. */
   shown: BranchNode | null;
+  /** Of the node before a prompt. */
+  origin: Origin | null;
 }
 
 export class Branches {
   private n = 0;
-  readonly root: BranchNode;
+  /** Its children are the starts: one for each prompt that was continued, before its first token. */
+  private readonly root: BranchNode = this.node(null, NO_TOKEN, [], true);
   /** Node after which new tokens go. */
-  tip: BranchNode;
+  tip: BranchNode = this.root;
 
-  constructor(prompt: readonly { id: number; bytes: string; special?: boolean | undefined }[]) {
-    this.root = this.node(null, { id: -1, bytes: "", probability: 1, sampled: 1 }, [], true);
-    this.tip = this.root;
-    for (const token of prompt) this.append(this.tip, { ...token, probability: 1, sampled: 1 }, [], true);
+  private node(
+    parent: BranchNode | null,
+    token: Alternative,
+    alternatives: Alternative[],
+    isPrompt: boolean,
+    origin: Origin | null = null,
+  ): BranchNode {
+    return { ...token, key: this.n++, parent, children: [], alternatives, isPrompt, shown: null, origin };
   }
 
-  private node(parent: BranchNode | null, token: Alternative, alternatives: Alternative[], isPrompt: boolean): BranchNode {
-    return { ...token, key: this.n++, parent, children: [], alternatives, isPrompt, shown: null };
+  get starts(): readonly BranchNode[] {
+    return this.root.children;
+  }
+
+  /** Start a new text with a prompt, beside those that are there, and show it. */
+  begin(origin: Origin, prompt: readonly { id: number; bytes: string; special?: boolean | undefined }[]): void {
+    const start = this.node(this.root, NO_TOKEN, [], true, origin);
+    this.root.children.push(start);
+    this.show(start);
+    this.tip = start;
+    for (const token of prompt) this.append(this.tip, { ...token, probability: 1, sampled: 1 }, [], true);
   }
 
   /** Add a token after a node, and show it. A token that is there already is shown again. */
@@ -55,25 +83,32 @@ export class Branches {
   /** Show the branch that a node is on. */
   show(node: BranchNode): void {
     for (let each: BranchNode = node; each.parent; each = each.parent) each.parent.shown = each;
-    this.tip = this.path().at(-1) ?? this.root;
+    this.tip = this.path().at(-1) ?? this.root.shown ?? this.root;
   }
 
-  /** The tokens that are shown, from the start. */
+  /** The tokens that are shown, from the start of the prompt. */
   path(): BranchNode[] {
     const nodes: BranchNode[] = [];
-    for (let node = this.root.shown; node; node = node.shown) nodes.push(node);
+    for (let node = this.root.shown?.shown; node; node = node.shown) nodes.push(node);
     return nodes;
   }
 
-  /** Ids up to a node. */
+  /** What the text with a node was generated with. */
+  originOf(node: BranchNode): Origin {
+    let each = node;
+    while (!each.origin) each = each.parent!;
+    return each.origin;
+  }
+
+  /** Ids from the start of the prompt up to a node. */
   idsUpTo(node: BranchNode): number[] {
     const ids: number[] = [];
-    for (let each: BranchNode | null = node; each?.parent; each = each.parent) ids.push(each.id);
+    for (let each = node; each.parent && !each.origin; each = each.parent) ids.push(each.id);
     return ids.reverse();
   }
 
-  /** The last tokens of all branches, in the order of the tree. */
-  leaves(): BranchNode[] {
+  /** The last tokens of all branches below a node, in the order of the tree. */
+  leaves(below: BranchNode): BranchNode[] {
     const found: BranchNode[] = [];
     const visit = (node: BranchNode): void => {
       // Not recursive in depth: texts are thousands of tokens long.
@@ -82,14 +117,14 @@ export class Branches {
       if (each.children.length === 0) found.push(each);
       else each.children.forEach(visit);
     };
-    visit(this.root);
+    visit(below);
     return found;
   }
 
-  /** The node where a leaf's branch leaves the others. */
+  /** The first token of a leaf's branch: where it leaves the others of its prompt, or the first one that is new. */
   forkOf(leaf: BranchNode): BranchNode {
     let node = leaf;
-    while (node.parent && node.parent.children.length === 1) node = node.parent;
+    while (node.parent && !node.parent.isPrompt && node.parent.children.length === 1) node = node.parent;
     return node;
   }
 }

@@ -11,7 +11,7 @@ export interface ViewSpec {
   vocab_size: number | null;
 }
 
-const keyOf = (view: ViewSpec): string => `${view.tokenizer} ${view.special} ${view.vocab_size}`;
+const keyOf = (view: ViewSpec | null): string => (view ? `${view.tokenizer} ${view.special} ${view.vocab_size}` : "");
 
 /** Whether a tokenizer is missing, or cannot be opened: no fault of the text. */
 const isOfTokenizer = (error: unknown): boolean => error instanceof ApiError && (error.status === 404 || error.status === 422);
@@ -26,9 +26,10 @@ export class LiveView {
   shown: (ViewSpec & { stamp: string }) | null = $state.raw(null);
   /** Why there are no ids. */
   problem: string | null = null;
-  wanted: ViewSpec;
+  /** None while nobody looks: nothing is computed then. */
+  wanted: ViewSpec | null;
 
-  constructor(spec: ViewSpec) {
+  constructor(spec: ViewSpec | null) {
     this.wanted = spec;
   }
 
@@ -39,9 +40,10 @@ export class LiveView {
     this.version++;
   }
 
+  /** Its ids are those that are wanted. */
   get isCurrent(): boolean {
     const { shown, wanted } = this;
-    return shown !== null && keyOf(shown) === keyOf(wanted) && shown.stamp === versions.stamp(wanted.tokenizer);
+    return shown !== null && wanted !== null && keyOf(shown) === keyOf(wanted) && shown.stamp === versions.stamp(wanted.tokenizer);
   }
 }
 
@@ -59,19 +61,24 @@ export class TextDocument {
   private views: LiveView[] = [];
   private isSending = false;
   private isReset = false;
+  /** Counts what set the text, so that a text that comes late replaces none that is newer. */
+  private nSet = 0;
 
   /** Set the text, and send what changed. */
   write(text: string): void {
+    this.nSet++;
     this.source = null;
     this.text = text.isWellFormed() ? text : text.toWellFormed();
     void this.flush();
   }
 
-  /** Open a text that the server has. */
-  async open(source: string): Promise<string> {
+  /** Open a text that the server has. Return whether it is shown: not if another text came meanwhile. */
+  async open(source: string): Promise<boolean> {
+    const n = ++this.nSet;
     const opened = await post<Schemas["TextOpened"]>("/texts", { source });
+    if (n !== this.nSet) return false;
     await this.show(source, opened);
-    return opened.name ?? "";
+    return n === this.nSet;
   }
 
   private async show(source: string, opened: Schemas["TextOpened"]): Promise<void> {
@@ -110,10 +117,10 @@ export class TextDocument {
     return this.id;
   }
 
-  watch(spec: ViewSpec): LiveView {
+  watch(spec: ViewSpec | null): LiveView {
     const view = new LiveView(spec);
     this.views.push(view);
-    void this.flush();
+    if (spec) void this.flush();
     return view;
   }
 
@@ -121,13 +128,14 @@ export class TextDocument {
     this.views = this.views.filter((each) => each !== view);
   }
 
-  /** Reactive: an effect that calls it runs again when the tokenizer has changed. */
-  change(view: LiveView, spec: ViewSpec): void {
-    void versions.key(spec.tokenizer);
+  /** Encode in another way; none while the view is hidden. Reactive: an effect that calls it runs again when the
+   *  tokenizer has changed. */
+  change(view: LiveView, spec: ViewSpec | null): void {
+    if (spec) void versions.key(spec.tokenizer);
     untrack(() => {
       view.wanted = spec;
       view.problem = null;
-      if (!view.isCurrent) void this.flush();
+      if (spec && !view.isCurrent) void this.flush();
     });
   }
 
@@ -177,7 +185,7 @@ export class TextDocument {
         await this.sendEdit(text);
         return true;
       }
-      const stale = this.views.find((view) => !view.isCurrent && view.problem === null);
+      const stale = this.views.find((view) => view.wanted && !view.isCurrent && view.problem === null);
       if (stale) await this.askIds(stale);
       return stale !== undefined;
     } catch (error) {
@@ -191,7 +199,7 @@ export class TextDocument {
   }
 
   private async askIds(view: LiveView): Promise<void> {
-    const [id, spec] = [this.id, view.wanted];
+    const [id, spec] = [this.id, view.wanted!];
     try {
       const found = await post<Schemas["Ids"]>(`/texts/${id}/ids`, spec);
       if (id === this.id && found.version === this.serverVersion) view.set(uint32(found.ids), spec, found.stamp);
@@ -204,7 +212,7 @@ export class TextDocument {
 
   private async sendEdit(text: string): Promise<void> {
     const views = this.views.filter((view) => view.isCurrent);
-    const specs = views.map((view) => view.wanted);
+    const specs = views.map((view) => view.wanted!);
     const id = this.id;
     let answer: Schemas["TextEdited"];
     try {
