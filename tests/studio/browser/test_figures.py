@@ -49,7 +49,7 @@ def test_figures_agree_between_views(open_page: Open, address: str):
     assert {"Japanese", "English", "Swahili", "Traditional Chinese"} < set(languages)
     page.wait_for_selector("h3:has-text('relative to English')")
     page.wait_for_selector("text=a ratio of sums")
-    page.get_by_label("Text to tokenize").fill("The cat saw the dog. \n" * 500)
+    page.get_by_role("textbox", name="Text to tokenize").fill("The cat saw the dog. \n" * 500)
     until(page, "document.querySelector('main').textContent.includes('have changed since')")
     page.get_by_role("button", name="Compare again").click()
     until(page, "!document.querySelector('main [role=note]')")
