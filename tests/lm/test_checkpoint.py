@@ -192,6 +192,31 @@ def test_differences_between_weights_and_model_are_listed_up_to_five(tmp_path: P
         check_model_state(layers, state)
 
 
+class OfRows(torch.optim.Optimizer):
+    """Keeps one number per row of a parameter."""
+
+    def step(self, closure: Any = None) -> Any:
+        assert closure is None
+        for parameter in self.param_groups[0]["params"]:
+            self.state[parameter]["rows"] = parameter.grad.square().flatten(1).sum(1) + 1
+
+
+def test_a_state_of_other_shapes_than_its_parameter_is_restored(tmp_path: Path):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3, bias=False), torch.nn.Linear(3, 2, bias=False))
+    optimizer = OfRows(model.parameters(), {"lr": 0.1})
+    model(torch.ones(2)).sum().backward()
+    optimizer.step()
+    save_checkpoint(model, optimizer, 7, tmp_path / "state.pt")
+    other = OfRows(model.parameters(), {"lr": 0.1})
+    assert load_checkpoint(tmp_path / "state.pt", model, other) == 7
+    for parameter in model.parameters():
+        assert torch.equal(other.state[parameter]["rows"], optimizer.state[parameter]["rows"])
+    turned = OfRows(reversed(list(model.parameters())), {"lr": 0.1})
+    with pytest.raises(CheckpointError, match="of these in another order"):
+        load_checkpoint(tmp_path / "state.pt", model, turned)
+    assert not turned.state
+
+
 def test_a_path_that_cannot_be_written_leaves_nothing(tmp_path: Path):
     model, optimizer = trained()
     with pytest.raises(OutputError):

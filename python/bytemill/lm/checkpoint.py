@@ -237,7 +237,12 @@ def save_checkpoint(
     Raises:
         OutputError: The path cannot be written.
     """
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "iteration": iteration}
+    state = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "parameter_shapes": _parameter_shapes(optimizer),
+        "iteration": iteration,
+    }
     data = state_bytes(state)
     if isinstance(out, (str, os.PathLike)):
         write_bytes(out, data)
@@ -264,7 +269,7 @@ def load_checkpoint(src: str | os.PathLike[str] | BinaryIO, model: Module, optim
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{name} does not hold a model with its optimizer: {error}") from error
     check_model_state(model, parts[0])
-    load_optimizer_state(optimizer, parts[1])
+    load_optimizer_state(optimizer, parts[1], state.get("parameter_shapes"))
     load_model_state(model, parts[0])
     return parts[2]
 
@@ -370,8 +375,20 @@ def _type_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
-    """Load `state` into `optimizer`. Raises CheckpointError if its parameter groups differ."""
+def load_optimizer_state(
+    optimizer: Optimizer, state: Mapping[str, Any], parameter_shapes: object = None
+) -> None:
+    """Load `state` into `optimizer`.
+
+    Args:
+        optimizer: The optimizer.
+        state: Its state dict.
+        parameter_shapes: Shapes of the parameters that the state belongs to, in the order of the optimizer. If they are
+            unknown, every tensor of the state must have the shape of its parameter.
+
+    Raises:
+        CheckpointError: The state is of other parameters, or of another number of groups.
+    """
     try:
         own = [len(group["params"]) for group in optimizer.state_dict()["param_groups"]]
         found = [len(group["params"]) for group in state["param_groups"]]
@@ -380,15 +397,23 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
                 f"the checkpoint's optimizer has groups of {found} parameters, and this one of {own}",
                 hint="load it into an optimizer of the same kind over the same model",
             )
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        for number, moments in state["state"].items():
+        shapes = _parameter_shapes(optimizer)
+        if parameter_shapes is not None and parameter_shapes != shapes:
+            raise CheckpointError(
+                "the checkpoint's optimizer is of other parameters, or of these in another order",
+                hint="load it into an optimizer of the same kind over the same model",
+            )
+        for number, moments in state["state"].items() if parameter_shapes is None else ():
             for name, moment in moments.items():
-                is_moment = isinstance(moment, Tensor) and moment.dim() > 0
-                if is_moment and moment.shape != parameters[number].shape:
+                if isinstance(moment, Tensor) and moment.ndim and list(moment.shape) != shapes[number]:
                     raise CheckpointError(
                         f"the checkpoint's optimizer holds {name} of shape {tuple(moment.shape)} for parameter "
-                        f"{number} of shape {tuple(parameters[number].shape)}"
+                        f"{number} of shape {tuple(shapes[number])}"
                     )
         optimizer.load_state_dict(dict(state))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise CheckpointError(f"the checkpoint holds no optimizer state: {error!r}") from error
+
+
+def _parameter_shapes(optimizer: Optimizer) -> list[list[int]]:
+    return [list(parameter.shape) for group in optimizer.param_groups for parameter in group["params"]]

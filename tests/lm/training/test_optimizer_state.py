@@ -92,7 +92,7 @@ class Preconditioned(torch.optim.Optimizer):
         self.more = more
         super().__init__(parameters, {"lr": 0.1})
 
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         assert closure is None
         for parameter in self.param_groups[0]["params"]:
             gradient = parameter.grad.reshape(len(parameter), -1)
