@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bytemill.datasets.download import DownloadProgress, download_url
+from bytemill.datasets.fetch import DownloadProgress, download_url
 from bytemill.errors import DownloadError, OutputError
 
 from .file_server import CONTENT, FileServer

@@ -7,8 +7,7 @@
 from pathlib import Path
 
 from bytemill.datasets.catalogue import Dataset, HubFile
-from bytemill.datasets.download import DownloadProgress
-from bytemill.datasets.getting import available, find, get
+from bytemill.datasets.fetch import DownloadProgress, available, find, get
 
 __all__ = ["DECLARATION", "Dataset", "DownloadProgress", "HubFile", "available", "find", "get"]
 

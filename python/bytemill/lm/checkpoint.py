@@ -404,11 +404,12 @@ def load_optimizer_state(
                 hint="load it into an optimizer of the same kind over the same model",
             )
         for number, moments in state["state"].items() if parameter_shapes is None else ():
+            shape: list[int] = shapes[number]
             for name, moment in moments.items():
-                if isinstance(moment, Tensor) and moment.ndim and list(moment.shape) != shapes[number]:
+                if isinstance(moment, Tensor) and moment.ndim and list(moment.size()) != shape:
                     raise CheckpointError(
-                        f"the checkpoint's optimizer holds {name} of shape {tuple(moment.shape)} for parameter "
-                        f"{number} of shape {tuple(shapes[number])}"
+                        f"the checkpoint's optimizer holds {name} of shape {tuple(moment.size())} for parameter "
+                        f"{number} of shape {tuple(shape)}"
                     )
         optimizer.load_state_dict(dict(state))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
@@ -416,4 +417,5 @@ def load_optimizer_state(
 
 
 def _parameter_shapes(optimizer: Optimizer) -> list[list[int]]:
-    return [list(parameter.shape) for group in optimizer.param_groups for parameter in group["params"]]
+    parameters = cast("list[Tensor]", [p for group in optimizer.param_groups for p in group["params"]])
+    return [list(parameter.size()) for parameter in parameters]

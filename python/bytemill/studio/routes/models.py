@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from bytemill.lm.inspection import Trace
     from bytemill.lm.loading import TrainedModel
     from bytemill.studio.jobs import Check
-    from bytemill.studio.library import Entry
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 router = APIRouter(tags=["models"])
