@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bytemill.analysis.metric_registry import TEXT_METRICS, TOKENIZER_METRICS
+from bytemill.comparison.figures import FIGURES
 from bytemill.corpus.formats import FORMATS as CORPUS_FORMATS
 from bytemill.formats.registry import FORMATS as TOKENIZER_FORMATS
 from bytemill.shards.layouts import LAYOUTS
@@ -21,6 +22,7 @@ REGISTRIES: tuple[dict[str, Any], ...] = (
     LAYOUTS,
     TEXT_METRICS,
     TOKENIZER_METRICS,
+    FIGURES,
     TOKENIZER_FORMATS,
 )
 
@@ -44,12 +46,13 @@ def printed(
 
 
 def test_the_examples_print_what_they_should(printed: list[str]) -> None:
-    assert len(EXAMPLES) == 8
+    assert len(EXAMPLES) == 10
     assert printed == [
         "['Once upon a time\\nthere was a mill.', 'It milled bytes.\\n']",
         "[] Once upon a time",
         "dict_keys(['bytes_per_token', 'tokens_per_word'])",
         "dict_keys(['whole_character_share'])",
+        "5.0 True",
         "fingerprint True",
     ]
 
@@ -60,6 +63,7 @@ def test_the_examples_print_what_they_should(printed: list[str]) -> None:
     [
         (["tokenizer", "show", "tales.hexfile"], "whole characters"),
         (["tokenizer", "inspect", "tales.hexfile", "Once upon a time"], "tokens/word"),
+        (["tokenizer", "compare", "tales.json", "tales.hexfile", "--text", "tales.par"], "longest token"),
         (["tokenizer", "convert", "tales.hexfile", "again.hexfile"], "hexfile"),
         (["tokenizer", "train", "tales.par", "-n", "280", "-o", "t.json"], "t.json"),
         (["data", "encode", "tales.hexfile", "tales.par", "-o", "out", "--layout", "big"], "big, uint32"),

@@ -17,14 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill.analysis.comparison.figures import FIGURES, Figure, register_figure
-from bytemill.comparison import Comparison, Value, compare
+from bytemill.cli.comparison import write_comparison
+from bytemill.comparison import Comparison, compare
+from bytemill.comparison.figures import FIGURES, Figure, Value, best_of, format_value, ratio, register_figure
 from bytemill.comparison.units import PASSAGE_BYTES, passage_ends
-from bytemill.comparison.values import best_of
 from bytemill.errors import CorpusError, TokenizerError, TokenizerFileError
 from tests.report.page_script import without_script
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from bytemill import Tokenizer
@@ -264,15 +265,15 @@ def test_the_page_is_self_contained_and_names_are_inert(tokenizers: dict[str, To
 
 def test_the_best_is_named_if_every_difference_is_beyond_0():
     figure = FIGURES["bytes_per_token"]
-    values = {"a": Value(4.0), "b": Value(3.9), "c": Value(None)}
     noise = np.random.default_rng(1).normal(0, 1, 1000)
-    near = {"a": 4.0 + noise, "b": 3.9 + noise + np.random.default_rng(2).normal(0, 0.01, 1000)}
-    assert best_of(figure, values, near) == "a"  # the intervals of the values overlap widely
-    apart = near | {"b": 3.9 + np.random.default_rng(3).normal(0, 1, 1000)}
-    assert best_of(figure, values, apart) is None
-    assert best_of(FIGURES["bigram_bits_per_byte"], values, near) == "b"
-    assert best_of(FIGURES["vocabulary_used"], values, near) is None
-    assert best_of(figure, values, {}) is None
+    b = 3.9 + noise + np.random.default_rng(2).normal(0, 0.01, 1000)
+    near = {"a": Value(4.0, samples=4.0 + noise), "b": Value(3.9, samples=b), "c": Value(None)}
+    assert best_of(figure, near) == "a"  # the intervals of the values overlap widely
+    apart = near | {"b": Value(3.9, samples=3.9 + np.random.default_rng(3).normal(0, 1, 1000))}
+    assert best_of(figure, apart) is None
+    assert best_of(FIGURES["bigram_bits_per_byte"], near) == "b"
+    assert best_of(FIGURES["vocabulary_used"], near) is None
+    assert best_of(figure, {"a": Value(4.0), "b": Value(3.9)}) is None
 
 
 def test_a_larger_vocabulary_of_one_training_is_shown_to_compress_better(tokenizers: dict[str, Tokenizer]):
@@ -281,10 +282,65 @@ def test_a_larger_vocabulary_of_one_training_is_shown_to_compress_better(tokeniz
     assert compare(pair, text).best["text"]["bytes_per_token"] == "full"
 
 
+def test_every_figure_has_a_value_or_says_why_not(tokenizers: dict[str, Tokenizer], tmp_path: Path):
+    for number, text in enumerate(TEXTS * 4):
+        (tmp_path / f"{number}.{'py' if number % 4 == 1 else 'txt'}").write_text(text, encoding="utf-8")
+    several = compare(tokenizers, str(tmp_path / "*")).values["text"]
+    single = compare(tokenizers, str(tmp_path / "0.txt"), ngram_bytes=0).values["text"]
+    assert list(several) == list(single) == list(FIGURES)
+    for name, figure in FIGURES.items():
+        assert (name, bool(figure.title and figure.formula and figure.blind_to)) == (figure.name, True)
+        for value in several[name].values():
+            assert value.value is not None
+            assert value.samples is None
+            assert not figure.is_share or 0 <= value.value <= 1
+            assert format_value(figure, value) != "–"
+        for value in single[name].values():
+            assert value.value is not None or value.note
+
+
+@pytest.fixture
+def own_figure() -> Iterator[Figure]:
+    """A registered figure of a user's module."""
+    figure = Figure(
+        "tokens_per_unit",
+        "tokens/unit",
+        "tokens / documents and passages",
+        "their lengths",
+        ratio("n_tokens", "n_documents"),
+        "lower",
+        decimals=2,
+    )
+    register_figure(figure)
+    yield figure
+    del FIGURES[figure.name]
+
+
+def test_a_registered_figure_is_in_every_output(
+    tokenizers: dict[str, Tokenizer], own_figure: Figure, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    result = compare(tokenizers, bytemill.Corpus.from_texts(TEXTS), sizes=[280])
+    value = result.values["text"]["tokens_per_unit"]["small"]
+    assert value.value == sum(len(tokenizers["small"].encode(text)) for text in TEXTS) / len(TEXTS)
+    assert value.low is not None
+    assert result.best["text"]["tokens_per_unit"] in (None, "cl100k")
+    assert len(result.by_size["text"]["tokens_per_unit"]["small"]) == 2
+    assert result.to_dict()["values"]["text"]["tokens_per_unit"]["small"] == value.to_dict()
+    write_comparison(result)
+    shown = {"terminal": capsys.readouterr().out}
+    for suffix in ("html", "json", "md", "csv", "tex"):
+        result.save(tmp_path / f"result.{suffix}")
+        shown[suffix] = (tmp_path / f"result.{suffix}").read_text(encoding="utf-8")
+    for output, text in shown.items():
+        is_data = output in ("json", "csv")
+        assert (own_figure.name if is_data else own_figure.title) in text, output
+        assert (str(value.value) if is_data else f"{value.value:.2f}") in text, output
+    assert own_figure.formula in shown["html"]
+
+
 def test_a_figure_has_one_name():
     with pytest.raises(ValueError, match="already registered"):
-        register_figure(Figure("round_trip", "", "", ""))
-    assert all(figure.formula and figure.blind_to for figure in FIGURES.values())
+        register_figure(FIGURES["round_trip"])
 
 
 def test_the_result_is_a_comparison(tokenizers: dict[str, Tokenizer]):

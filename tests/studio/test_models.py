@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import bytemill
+from bytemill.comparison.figures import FIGURES, Counted, Figure, Value
 from bytemill.lm.generation.generate import next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
 from bytemill.lm.inspection import surprisal, trace
@@ -200,6 +201,19 @@ def test_a_comparison_is_that_of_the_package(client: httpx.Client, root: Path):
     assert expected.parallel is not None
     assert found["languages"]["gini"] == [expected.parallel.gini[name] for name in names]
     assert len(found["languages"]["languages"]) == 23
+
+
+def test_a_registered_figure_is_compared(client: httpx.Client, monkeypatch: pytest.MonkeyPatch):
+    def n_ids(counted: Counted) -> Value:
+        return Value(float((counted.histogram > 0).sum()))
+
+    monkeypatch.setitem(FIGURES, "n_ids", Figure("n_ids", "ids", "distinct ids that occur", "", n_ids))
+    opened = client.post("/texts", json={"text": "The cat saw the cat.\nTwo lines."}).json()
+    body = {"text": opened["id"], "tokenizers": [id_of(client, "tokenizer"), id_of(client, "smaller")]}
+    row = client.post("/comparison", json=body).json()["figures"][-1]
+    assert (row["name"], row["title"], row["formula"]) == ("n_ids", "ids", "distinct ids that occur")
+    assert [value["shown"] for value in row["values"]] == [f"{value['value']:.3f}" for value in row["values"]]
+    assert all(value["value"] > 5 for value in row["values"])
 
 
 def test_a_comparison_without_text_says_so(client: httpx.Client):

@@ -135,9 +135,8 @@ def _decimals(value: float | None, n: int) -> str:
 
 def write_comparison(comparison: "Comparison") -> None:
     """Print a table for each group, and one of the languages."""
-    from bytemill.analysis.comparison.figures import FIGURES
+    from bytemill.comparison.figures import FIGURES, format_value
     from bytemill.comparison.more_tables import boundary_rows, cost_rows, speed_rows, vocabulary_rows
-    from bytemill.comparison.values import format_value
     from bytemill.system.units import format_bytes, format_count
 
     names = list(comparison.tokenizers)

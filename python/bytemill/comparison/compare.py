@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bytemill._core import __version__
-from bytemill.analysis.comparison.figures import FIGURES
 from bytemill.analysis.inspection import inspect
 from bytemill.comparison.counting import count_group
 from bytemill.comparison.differences import DifferenceCounter, pairs_of, vocabulary_difference
-from bytemill.comparison.estimates import quantiles_of, ratios_of, samples_of, uses_of
+from bytemill.comparison.figures import FIGURES, Counted, Value, best_of
 from bytemill.comparison.model_cost import check_preset, model_cost
-from bytemill.comparison.ngram_models import NGRAMS, NgramModels
+from bytemill.comparison.ngram_models import NgramModels
 from bytemill.comparison.parallel import measure_parallel
 from bytemill.comparison.result import Comparison
 from bytemill.comparison.speed import SAMPLE_BYTES, measure_speed
 from bytemill.comparison.syntax import SYNTAX_BYTES, SyntaxMarks
 from bytemill.comparison.token_table import TokenTable
-from bytemill.comparison.values import Value, best_of
 from bytemill.corpus import Corpus
 from bytemill.corpus.options import check_separator
 from bytemill.errors import CorpusError, TokenizerError
@@ -35,10 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill.analysis.inspection import TextToken
-    from bytemill.comparison.counting import GroupCounts
-    from bytemill.comparison.data import Progress
+    from bytemill.comparison.counting import Progress
     from bytemill.comparison.differences import TextDifference
-    from bytemill.comparison.estimates import Samples
     from bytemill.corpus import CorpusInputs
 
 Texts: TypeAlias = "Corpus | CorpusInputs"
@@ -133,10 +129,21 @@ def compare(
             if ngram_bytes
             else None
         )
-        own = _figures(
-            measured, tables, counts, models, SyntaxMarks(counts), seed=seed, num_threads=num_threads
-        )
-        found.add(group, own, opened, smaller)
+        syntax = SyntaxMarks(counts, num_threads)
+        figures: dict[str, dict[str, Value]] = {}
+        for name, tokenizer in measured.items():
+            counted = Counted(
+                tokenizer,
+                tables[name],
+                counts.text | counts.tokens[name],
+                counts.lengths[name],
+                counts.histograms[name],
+                models,
+                syntax,
+                seed,
+            )
+            figures[name] = {figure.name: figure.compute(counted) for figure in FIGURES.values()}
+        found.add(group, figures, opened, smaller)
         histograms[group] = counts.histograms
         found.differences[group] = differences.differences
         for difference in differences.differences:
@@ -208,66 +215,34 @@ class Findings:
     def add(
         self,
         group: str,
-        figures: dict[str, tuple[dict[str, Value], Samples]],
+        figures: dict[str, dict[str, Value]],
         opened: Mapping[str, Tokenizer],
         smaller: Mapping[tuple[str, int], Tokenizer],
     ) -> None:
-        """Add the figures of a group: by tokenizer, with their values in the samples."""
-        self.values[group] = {
-            figure: {name: figures[name][0][figure] for name in opened} for figure in FIGURES
-        }
+        """Add the figures of a group by tokenizer."""
         self.best[group] = {
-            figure.name: best_of(
-                figure,
-                self.values[group][figure.name],
-                {name: figures[name][1].get(figure.name) for name in opened},
-            )
+            figure.name: best_of(figure, {name: figures[name][figure.name] for name in opened})
             for figure in FIGURES.values()
         }
+        figures = {
+            name: {figure: replace(value, samples=None) for figure, value in own.items()}
+            for name, own in figures.items()
+        }
+        self.values[group] = {figure: {name: figures[name][figure] for name in opened} for figure in FIGURES}
         self.by_size[group] = {
             figure: {
                 name: [
                     *(
-                        (size, figures[_smaller_name(name, size)][0][figure])
+                        (size, figures[_smaller_name(name, size)][figure])
                         for own, size in smaller
                         if own == name
                     ),
-                    (tokenizer.n_vocab, figures[name][0][figure]),
+                    (tokenizer.n_vocab, figures[name][figure]),
                 ]
                 for name, tokenizer in opened.items()
             }
             for figure in FIGURES
         }
-
-
-def _figures(
-    measured: Mapping[str, Tokenizer],
-    tables: Mapping[str, TokenTable],
-    counts: GroupCounts,
-    models: NgramModels | None,
-    syntax: SyntaxMarks,
-    *,
-    seed: int,
-    num_threads: int | None,
-) -> dict[str, tuple[dict[str, Value], Samples]]:
-    """Return the figures of each tokenizer, and their values in the samples of the bootstrap."""
-    columns = {name: counts.text | counts.tokens[name] for name in measured}
-    samples = samples_of(columns, seed)
-    found: dict[str, tuple[dict[str, Value], Samples]] = {}
-    for name, tokenizer in measured.items():
-        ratios, ratio_samples = ratios_of(columns[name], samples[name])
-        missing = dict.fromkeys(NGRAMS, Value(None, note="not computed"))
-        bits, bit_samples = (missing, {}) if models is None else models.values(tokenizer)
-        code, code_samples = syntax.values(tokenizer, tables[name], seed, num_threads)
-        found[name] = (
-            ratios
-            | bits
-            | code
-            | quantiles_of(counts.lengths[name])
-            | uses_of(counts.histograms[name], tables[name]),
-            ratio_samples | bit_samples | code_samples,
-        )
-    return found
 
 
 def _smaller_name(name: str, size: int) -> str:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.tokenizer import Tokenizer
 
     Columns = dict[str, NDArray[np.int64]]
-    Counted = tuple[Columns, TokenBoundaries]
+    UnitCounts = tuple[Columns, TokenBoundaries]
+
+    Progress = Callable[[str, int, int | None], None]
+    """Called with what is done, the bytes done, and their number if it is known."""
 
 
 _SAMPLE_CHARACTERS = 400
@@ -102,7 +105,7 @@ class TokenCounter:
         self._encoder = unit_encoder(tokenizer, num_threads)
         self._lock = Lock()
 
-    def count(self, data: bytes, ends: NDArray[np.int64], marks: Future[TextMarks]) -> Counted:
+    def count(self, data: bytes, ends: NDArray[np.int64], marks: Future[TextMarks]) -> UnitCounts:
         """Return the counts of a block by unit, and the boundaries of its tokens."""
         with self._lock:
             ids, id_ends = encode_units(self._encoder, data, ends)
@@ -205,7 +208,7 @@ class _Block:
     ends: NDArray[np.int64]
     n_bytes_before: int
     marks: Future[TextMarks]
-    jobs: dict[str, Future[Counted]]
+    jobs: dict[str, Future[UnitCounts]]
 
 
 def unit_encoder(tokenizer: Tokenizer, num_threads: int | None) -> DocumentEncoder:

@@ -7,16 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bytemill.analysis.inspection import TextToken
     from bytemill.comparison.differences import TextDifference, VocabularyDifference
+    from bytemill.comparison.figures import Value, Values
     from bytemill.comparison.model_cost import ModelCost
     from bytemill.comparison.speed import Speed
-    from bytemill.comparison.values import Value, Values
-
-    Progress = Callable[[str, int, int | None], None]
-    """Called with what is done, the bytes done, and their number if it is known."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class ComparisonData:
     settings: dict[str, Any]
     version: str
     best: dict[str, dict[str, str | None]]
-    """Group -> figure -> the tokenizer that is shown to be better than all others (see `values.best_of`)."""
+    """Group -> figure -> the tokenizer that is shown to be better than all others (see `figures.best_of`)."""
     parallel: Parallel | None = None
     by_size: dict[str, dict[str, dict[str, list[tuple[int, Value]]]]] = field(default_factory=dict[str, Any])
     """Group -> figure -> tokenizer -> vocabulary sizes in ascending order, and the values at them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from bytemill.analysis.comparison.figures import FIGURES
 from bytemill.analysis.inspection import visible
+from bytemill.comparison.figures import FIGURES, format_value
 from bytemill.comparison.more_tables import (
     boundary_rows,
     cost_rows,
@@ -15,14 +15,13 @@ from bytemill.comparison.more_tables import (
     token_rows,
     vocabulary_rows,
 )
-from bytemill.comparison.values import format_value
 from bytemill.report import Figure, Interval, Series, Table, heat_map, interval_chart, line_chart, render
 from bytemill.system.units import format_count
 
 if TYPE_CHECKING:
     from bytemill.comparison.data import ComparisonData
+    from bytemill.comparison.figures import Value
     from bytemill.comparison.more_tables import Rows
-    from bytemill.comparison.values import Value
 
 
 _CHARTS = ("trigram_bits_per_byte", "bytes_per_token", "whole_words")

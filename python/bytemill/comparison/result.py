@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from bytemill.comparison.values import Values
+    from bytemill.comparison.figures import Values
 
 
 _ENDINGS = (".html", ".json", ".md", ".csv", ".tex")

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.analysis.comparison.bootstrap import interval, sampled_sums
 from bytemill.comparison.counting import encode_units, unit_encoder
-from bytemill.comparison.values import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill.comparison.counting import GroupCounts
-    from bytemill.comparison.estimates import Samples
     from bytemill.comparison.token_table import TokenTable
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -41,10 +38,13 @@ class SyntaxMarks:
 
     Args:
         counts: The group; its kept text is parsed.
+        num_threads: Threads of the encoders; by default one per core.
     """
 
-    def __init__(self, counts: GroupCounts) -> None:
+    def __init__(self, counts: GroupCounts, num_threads: int | None = None) -> None:
+        self._num_threads = num_threads
         self.note: str | None = None
+        """Why there are none."""
         self.blocks: list[tuple[bytes, NDArray[np.int64], list[list[tuple[int, int]]]]] = []
         """Text of units in a known language, their ends, and the boundaries of each as `leaf_boundaries` gives them."""
         languages: set[str] = set()
@@ -70,35 +70,20 @@ class SyntaxMarks:
         if not languages:
             self.note = "no code by the names of the files"
 
-    def values(
-        self, tokenizer: Tokenizer, table: TokenTable, seed: int, num_threads: int | None
-    ) -> tuple[dict[str, Value], Samples]:
-        """Return the share of boundaries of leaves that are boundaries of tokens, and its values in the samples."""
-        name = "syntax_boundaries"
-        if self.note is not None:
-            return {name: Value(None, note=self.note)}, {}
-        encoder = unit_encoder(tokenizer, num_threads)
+    def kept(self, tokenizer: Tokenizer, table: TokenTable) -> NDArray[np.int64] | None:
+        """Count the boundaries that are boundaries of tokens, and all, by unit; None if the tokens are not the text."""
+        encoder = unit_encoder(tokenizer, self._num_threads)
         rows: list[tuple[int, int]] = []
         for data, ends, boundaries in self.blocks:
             ids, _ = encode_units(encoder, data, ends)
             cuts = table.lengths[ids].cumsum()
             if not len(cuts) or cuts[-1] != len(data):
-                return {name: Value(None, note="the tokens are not the text")}, {}
+                return None
             is_cut = np.zeros(len(data) + 1, np.bool_)
             is_cut[cuts] = True
             for start, own in zip([0, *ends.tolist()[:-1]], boundaries, strict=True):
                 rows.append((sum(bool(is_cut[start + a : start + b + 1].any()) for a, b in own), len(own)))
-        sums = np.array(rows)
-        total = int(sums[:, 1].sum())
-        if not total:
-            return {name: Value(None, note="the code has no leaves")}, {}
-        share = int(sums[:, 0].sum()) / total
-        if len(rows) < 2:
-            return {name: Value(share, note="a single document")}, {}
-        drawn = sampled_sums(sums, seed)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            samples = drawn[:, 0] / drawn[:, 1]
-        return {name: Value(share, *(interval(samples) or (None, None)))}, {name: samples}
+        return np.array(rows)
 
 
 def leaf_boundaries(code: bytes, parser: Any) -> list[tuple[int, int]]:

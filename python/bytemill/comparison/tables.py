@@ -6,9 +6,8 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from bytemill.analysis.comparison.figures import FIGURES
+from bytemill.comparison.figures import FIGURES, Value, Values, format_value
 from bytemill.comparison.more_tables import boundary_rows, cost_rows, vocabulary_rows
-from bytemill.comparison.values import Value, Values, format_value
 
 if TYPE_CHECKING:
     from bytemill.comparison.data import ComparisonData

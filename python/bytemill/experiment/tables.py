@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from bytemill.analysis.comparison.figures import FIGURES
+from bytemill.comparison.figures import FIGURES
 
 if TYPE_CHECKING:
     from bytemill.experiment.findings import Findings

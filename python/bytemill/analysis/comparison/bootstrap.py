@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     Interval = tuple[float, float] | None
@@ -52,9 +50,9 @@ def sampled_sums(columns: NDArray[Any], seed: int = 0, n_samples: int = N_SAMPLE
     return np.concatenate(blocks)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def _times_drawn(n: int, seed: int, n_samples: int) -> NDArray[np.uint16]:
-    """Return how often each of `n` documents is in each sample; kept for the next figures of as many documents."""
+    """Return how often each of `n` documents is in each sample; kept for other figures and tokenizers."""
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=n_samples).astype(np.uint16)
 
 
@@ -80,25 +78,19 @@ def ratio_interval(numerators: NDArray[Any], denominators: NDArray[Any], seed: i
         return interval(sums[:, 0] / sums[:, 1])
 
 
-def quantiles_with_intervals(
-    values: NDArray[np.integer], shares: Sequence[float], level: float = LEVEL
-) -> list[tuple[float, Interval]]:
-    """Return quantiles of the documents' values and their intervals, which are None for a single document.
+def quantile(values: NDArray[np.integer], share: float, level: float = LEVEL) -> tuple[float, Interval]:
+    """Return a quantile of the documents' values and its interval, which is None for a single document.
 
-    The ends of an interval are order statistics: the number of values below the true quantile is binomial, and its
+    The ends of the interval are order statistics: the number of values below the true quantile is binomial, and its
     normal approximation gives their ranks (David & Nagaraja 2003, section 7.1). Samples would give nearly the same.
 
     Args:
         values: A number for each document.
-        shares: Quantiles from 0 to 1.
-        level: Probability that an interval holds the quantile of the documents' distribution.
+        share: The quantile, from 0 to 1.
+        level: Probability that the interval holds the quantile of the documents' distribution.
     """
     ordered, n = np.sort(values), len(values)
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    result: list[tuple[float, Interval]] = []
-    for share in shares:
-        spread = z * (n * share * (1 - share)) ** 0.5
-        low, high = math.floor(n * share - spread) - 1, math.ceil(n * share + spread)
-        ends = float(ordered[max(0, low)]), float(ordered[min(n - 1, high)])
-        result.append((float(np.quantile(ordered, share)), ends if n > 1 else None))
-    return result
+    spread = NormalDist().inv_cdf(0.5 + level / 2) * (n * share * (1 - share)) ** 0.5
+    low, high = math.floor(n * share - spread) - 1, math.ceil(n * share + spread)
+    ends = float(ordered[max(0, low)]), float(ordered[min(n - 1, high)])
+    return float(np.quantile(ordered, share)), ends if n > 1 else None
