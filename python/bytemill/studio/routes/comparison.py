@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 
-from bytemill.analysis.comparison.figures import FIGURES
-from bytemill.comparison.values import Value, format_value
+from bytemill.comparison.figures import FIGURES, Value, format_value
 from bytemill.corpus import Corpus
 from bytemill.datasets import DECLARATION
 from bytemill.errors import CorpusError
@@ -15,8 +14,8 @@ from bytemill.studio.schemas import Compared, ComparisonSpec, FigureRow, FigureV
 from bytemill.studio.state import Studio
 
 if TYPE_CHECKING:
-    from bytemill.analysis.comparison.figures import Figure
     from bytemill.comparison import Comparison
+    from bytemill.comparison.figures import Figure
     from bytemill.studio.jobs import Check
     from bytemill.studio.library import OpenedTokenizer
 
