@@ -20,8 +20,7 @@ import time
 
 import bytemill
 from bytemill.comparison import compare
-from bytemill.comparison.counting import encode_units, unit_encoder
-from bytemill.comparison.units import read_units
+from bytemill.comparison.counting import encode_units, read_units, unit_encoder
 from bytemill.corpus import parse_bytes
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 

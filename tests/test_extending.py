@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bytemill.analysis.metric_registry import TEXT_METRICS, TOKENIZER_METRICS
+from bytemill.analysis.metrics import TEXT_METRICS, TOKENIZER_METRICS
 from bytemill.comparison.figures import FIGURES
 from bytemill.corpus.formats import FORMATS as CORPUS_FORMATS
 from bytemill.formats.registry import FORMATS as TOKENIZER_FORMATS
@@ -83,7 +83,7 @@ def test_the_command_line_uses_registered_extensions(
 
 
 def test_names_and_suffixes_are_unique() -> None:
-    from bytemill.analysis.metric_registry import TextMetric, register_metric
+    from bytemill.analysis.metrics import TextMetric, register_metric
     from bytemill.errors import TokenizerError
     from bytemill.formats.registry import TokenizerFormat, register_tokenizer_format
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill.cli.comparison import write_comparison
 from bytemill.comparison import Comparison, compare
+from bytemill.comparison.counting import PASSAGE_BYTES, passage_ends
 from bytemill.comparison.figures import FIGURES, Figure, Value, best_of, format_value, ratio, register_figure
-from bytemill.comparison.units import PASSAGE_BYTES, passage_ends
 from bytemill.errors import CorpusError, TokenizerError, TokenizerFileError
 from tests.report.page_script import without_script
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill._core import TextMarks
 from bytemill.comparison import compare
-from bytemill.comparison.compare import _names_of  # pyright: ignore[reportPrivateUsage]
-from bytemill.comparison.counting import MAX_UNITS, UnitSums
+from bytemill.comparison.costs import model_cost
+from bytemill.comparison.counting import MAX_UNITS, TokenTable, UnitSums
 from bytemill.comparison.differences import DifferenceCounter, vocabulary_difference
-from bytemill.comparison.model_cost import model_cost
-from bytemill.comparison.parallel import _lines, articles  # pyright: ignore[reportPrivateUsage]
-from bytemill.comparison.token_table import TokenTable
+from bytemill.comparison.languages import _lines, articles  # pyright: ignore[reportPrivateUsage]
+from bytemill.comparison.run import _names_of  # pyright: ignore[reportPrivateUsage]
 from bytemill.errors import CorpusError, ModelConfigError
 from bytemill.lm.planning import forward_flops, n_parameters
 from bytemill.lm.presets import preset

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bytemill.analysis.metric_registry import text_metrics
+from bytemill.analysis.metrics import text_metrics
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Inspection:
     n_characters: int
     """Code points of the text."""
     metrics: dict[str, float] = field(default_factory=dict[str, float])
-    """Metrics by name (`analysis.metric_registry`)."""
+    """Metrics by name (`analysis.metrics`)."""
 
     @property
     def n_tokens(self) -> int:

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from bytemill._core import named_pattern
-from bytemill.analysis.metric_registry import tokenizer_metrics
-from bytemill.analysis.metrics import token_size_histogram
+from bytemill.analysis.metrics import token_size_histogram, tokenizer_metrics
 from bytemill.errors import TokenizerError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class TokenizerSummary:
     longest_tokens: list[tuple[int, bytes]]
     """(id, bytes) of the longest ordinary tokens, longest first, then by id."""
     metrics: dict[str, float] = field(default_factory=dict[str, float])
-    """Metrics by name (`analysis.metric_registry`)."""
+    """Metrics by name (`analysis.metrics`)."""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON types; each metric is a key of its own."""

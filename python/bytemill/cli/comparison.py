@@ -79,7 +79,7 @@ def compare(
     from bytemill.cli.interruption import interruptible
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.comparison import compare as run
-    from bytemill.comparison.result import check_output_name
+    from bytemill.comparison.run import check_output_name
     from bytemill.corpus import parse_bytes
     from bytemill.storage.input_check import check_file_is_no_input
 
@@ -129,55 +129,38 @@ def _numbers(sizes: str) -> list[int]:
         raise CycloptsError(f"{sizes!r} are not sizes: write --sizes 1000,2000,4000") from None
 
 
-def _decimals(value: float | None, n: int) -> str:
-    return "–" if value is None else f"{value:.{n}f}"
-
-
 def write_comparison(comparison: "Comparison") -> None:
     """Print a table for each group, and one of the languages."""
-    from bytemill.comparison.figures import FIGURES, format_value
-    from bytemill.comparison.more_tables import boundary_rows, cost_rows, speed_rows, vocabulary_rows
+    from bytemill.comparison.result import (
+        boundary_rows,
+        cost_rows,
+        figure_rows,
+        language_rows,
+        speed_rows,
+        vocabulary_rows,
+    )
     from bytemill.system.units import format_bytes, format_count
 
     names = list(comparison.tokenizers)
     right = range(1, len(names) + 1)
-    for group, figures in comparison.values.items():
-        about = comparison.groups[group]
+    n_ids = ("ids", *(format_count(comparison.tokenizers[name]["n_vocab"]) for name in names))
+    for group, about in comparison.groups.items():
         size = f"{format_bytes(about['n_bytes'])}, {about['n_units']:,} documents and passages"
         output.write_line(output.styled(f"{group}: {size}", "1"))
-        rows = [("ids", *(format_count(comparison.tokenizers[name]["n_vocab"]) for name in names))]
-        for figure_name, values in figures.items():
-            figure = FIGURES[figure_name]
-            best = comparison.best[group][figure_name]
-            cells = [("* " if name == best else "") + format_value(figure, values[name]) for name in names]
-            rows.append((figure.title, *cells))
-        output.write_table(("", *names), rows, right=right)
+        _, *rows = figure_rows(comparison, group, star="*")
+        output.write_table(("", *names), [n_ids, *rows], right=right)
         output.write_line()
     if comparison.parallel is not None:
         own = comparison.parallel
         output.write_line(
             output.styled(f"tokens for the same {own.n_lines:,} lines, relative to {own.reference}", "1")
         )
-        languages = list(next(iter(own.premiums.values())))
-        rows = [
-            (language, *(_decimals(own.premiums[name][language], 2) for name in names))
-            for language in languages
-        ]
-        rows += [
-            ("Gini coefficient", *(_decimals(own.gini[name], 3) for name in names)),
-            ("Gini coefficient, mean over lines", *(_decimals(own.line_gini[name], 3) for name in names)),
-        ]
+        _, *rows = language_rows(comparison)
         output.write_table(("", *names), rows, right=right)
         output.write_line()
-    for rows in (
-        boundary_rows(comparison),
-        vocabulary_rows(comparison),
-        cost_rows(comparison),
-        speed_rows(comparison),
-    ):
-        if len(rows) > 1:
-            output.write_table(
-                rows[0], rows[1:], right=range(2 if rows[0][0] == "group" else 1, len(rows[0]))
-            )
+    for table in (boundary_rows, vocabulary_rows, cost_rows, speed_rows):
+        header, *rows = table(comparison)
+        if rows:
+            output.write_table(header, rows, right=range(2 if header[0] == "group" else 1, len(header)))
             output.write_line()
     output.write_line("* best: its difference to each other one has a 95 % interval beyond 0")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from bytemill.analysis.inspection import LINE_END, TextToken, merge_history, visible, visible_parts
-from bytemill.analysis.metric_registry import format_text_metrics
+from bytemill.analysis.metrics import format_text_metrics
 from bytemill.system.units import plural
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bytemill.analysis.inspection import Inspection, explanation_to_dict, visible
-from bytemill.analysis.metric_registry import format_tokenizer_metrics
+from bytemill.analysis.metrics import format_tokenizer_metrics
 from bytemill.analysis.summary import TokenizerSummary, size_buckets, token_info_to_dict
 from bytemill.cli import output
 from bytemill.cli.inspection_text import explanation_lines, running_text, totals, with_ids

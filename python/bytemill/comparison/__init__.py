@@ -1,7 +1,6 @@
 """Compare tokenizers on the same text, without training a model."""
 
-from bytemill.comparison.compare import compare
 from bytemill.comparison.figures import Value
-from bytemill.comparison.result import Comparison
+from bytemill.comparison.run import Comparison, compare
 
 __all__ = ["Comparison", "Value", "compare"]

@@ -7,23 +7,21 @@ import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill._core import DocumentEncoder, TextMarks
-from bytemill.analysis.comparison.bootstrap import MAX_UNITS
-from bytemill.comparison.units import read_units
+from bytemill._core import DocumentEncoder, TextMarks, TokenBytes
+from bytemill.comparison.intervals import MAX_UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from bytemill._core import TokenBoundaries
-    from bytemill.comparison.differences import DifferenceCounter
-    from bytemill.comparison.token_table import TokenTable
     from bytemill.corpus import Corpus
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -34,8 +32,70 @@ if TYPE_CHECKING:
     """Called with what is done, the bytes done, and their number if it is known."""
 
 
+PASSAGE_BYTES = 1 << 14
+"""A longer document is cut into passages of about this size, each after a line if there is one."""
 _SAMPLE_CHARACTERS = 400
 _BLOCKS_AHEAD = 1
+
+
+class TokenTable:
+    """The tokens of a tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        vocab = tokenizer.vocab
+        tokens = [vocab.get(i, b"") for i in range(tokenizer.n_vocab)]
+        special = set(tokenizer.special_tokens.values())
+        self.numbers = {token: number for number, token in vocab.items() if number not in special}
+        """Token -> id, without special tokens."""
+        self.lengths = np.array([len(token) for token in tokens], np.int64)
+        """By id, in bytes."""
+        adds_space = tokenizer.characters is not None and tokenizer.characters.decode_strip != "none"
+        offsets = np.append(0, self.lengths.cumsum()).astype(np.uint32)
+        self.bytes = TokenBytes(b"".join(tokens), offsets, adds_space)
+        self.is_partial = np.array([not _is_utf8(token) for token in tokens])
+        """By id: not valid UTF-8."""
+
+
+def _is_utf8(token: bytes) -> bool:
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def read_units(corpus: Corpus) -> Iterator[tuple[bytes, NDArray[np.int64], str]]:
+    """Yield the text of a corpus in blocks, the offset at which each unit ends, and the name of the source.
+
+    Empty documents are left out.
+    """
+    names = corpus.source_names
+    for batch in corpus.read():
+        data = bytes(batch.data)
+        if data:
+            yield data, passage_ends(data, batch.ends), names[batch.source]
+
+
+def passage_ends(data: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the ends of documents in `data` and of the passages of those that are long.
+
+    >>> passage_ends(b"ab" * 20000, np.array([4, 40000])).tolist()
+    [4, 16388, 40000]
+    """
+    result: list[int] = []
+    start = 0
+    for end in np.unique(ends).tolist():
+        while end - start > 2 * PASSAGE_BYTES:
+            wanted = start + PASSAGE_BYTES
+            cut = data.rfind(b"\n", start, wanted) + 1 or wanted
+            while data[cut] & 0xC0 == 0x80:  # inside a character
+                cut += 1
+            result.append(cut)
+            start = cut
+        if end > start:
+            result.append(end)
+        start = end
+    return np.array(result, dtype=np.int64)
 
 
 @dataclass
@@ -60,6 +120,11 @@ class GroupCounts:
     """Names of their sources."""
     histograms: dict[str, NDArray[np.int64]] = field(default_factory=dict[str, Any])
     """Uses of each id, of each tokenizer."""
+
+    def first_blocks(self, n_bytes: int) -> list[tuple[bytes, NDArray[np.int64]]]:
+        """Return the kept blocks that hold the first bytes of the text."""
+        starts = accumulate((len(data) for data, _ in self.kept), initial=0)
+        return [block for block, start in zip(self.kept, starts, strict=False) if start < n_bytes]
 
 
 class UnitSums:
@@ -125,7 +190,7 @@ def count_group(
     tables: Mapping[str, TokenTable],
     *,
     kept_bytes: int = 0,
-    differences: DifferenceCounter | None = None,
+    each_block: Callable[[bytes, NDArray[np.int64], Mapping[str, UnitCounts]], None] | None = None,
     num_threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> GroupCounts:
@@ -136,7 +201,7 @@ def count_group(
         tokenizers: The tokenizers by name. Special tokens in the text are text to them.
         tables: Their tokens.
         kept_bytes: Keep this much of the text.
-        differences: Counts every block too.
+        each_block: Called with every block: its text, the ends of its units, and its counts by tokenizer.
         num_threads: Number of threads; by default one per core.
         progress: Called with the number of bytes done. An exception that it raises ends the pass.
 
@@ -162,8 +227,8 @@ def count_group(
         sizes = np.diff(block.ends, prepend=0)
         numbers = block.marks.result().numbers()
         text_sums.add({**numbers, "n_bytes": sizes, "n_documents": np.ones_like(sizes)})
-        if differences is not None:
-            differences.add(block.data, block.ends, counted)
+        if each_block is not None:
+            each_block(block.data, block.ends, counted)
         if progress:
             progress(block.n_bytes_before + len(block.data))
 

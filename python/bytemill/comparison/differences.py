@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bytemill._core import TokenBoundaries
     from bytemill.analysis.inspection import TextToken
-    from bytemill.comparison.token_table import TokenTable
+    from bytemill.comparison.counting import TokenTable
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 N_TOKENS = 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bytemill.analysis.comparison.bootstrap import interval, quantile, sampled_sums
+from bytemill.comparison.intervals import interval, quantile, sampled_sums
 from bytemill.system.units import format_share
 
 if TYPE_CHECKING:
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bytemill.analysis.comparison.ngram import NgramScore
-    from bytemill.comparison.counting import Columns
-    from bytemill.comparison.ngram_models import NgramModels
+    from bytemill.comparison.counting import Columns, TokenTable
+    from bytemill.comparison.ngram import NgramModels, NgramScore
     from bytemill.comparison.syntax import SyntaxMarks
-    from bytemill.comparison.token_table import TokenTable
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
@@ -50,10 +48,6 @@ class Value:
         return {"value": self.value} | {key: value for key, value in rest.items() if value is not None}
 
 
-Values: TypeAlias = dict[str, dict[str, dict[str, Value]]]
-"""Group -> figure -> tokenizer -> value."""
-
-
 @dataclass
 class Counted:
     """What was counted for one tokenizer on one text group. Units are documents, and passages of long documents."""
@@ -67,8 +61,8 @@ class Counted:
     """Number of units with 0, 1, 2, … tokens."""
     histogram: NDArray[np.int64]
     """Uses of each id."""
-    models: NgramModels | None
-    """N-gram models of the beginning of the group, if they were asked for."""
+    models: NgramModels
+    """N-gram models of the beginning of the group."""
     syntax: SyntaxMarks
     """Boundaries of syntax leaves in its code."""
     seed: int = 0
@@ -84,8 +78,8 @@ class Counted:
 
     @cached_property
     def scores(self) -> dict[int, NgramScore]:
-        """The scores of the n-gram models by their order; empty if there are none."""
-        return {} if self.models is None else self.models.scores(self.tokenizer)
+        """The scores of the n-gram models by their order; empty for less than two units."""
+        return self.models.scores(self.tokenizer)
 
     @property
     def round_trips(self) -> bool:
@@ -202,8 +196,7 @@ def ngram_bits(order: int) -> Callable[[Counted], Value]:
     def compute(counted: Counted) -> Value:
         score = counted.scores.get(order)
         if score is None:
-            is_single = counted.models is not None and counted.models.n_units == 1
-            return Value(None, note="a single document" if is_single else "not computed")
+            return Value(None, note="a single document" if counted.models.n_units else "not computed")
         if len(score.bits) < 2:
             return Value(score.bits_per_byte)
         sums = sampled_sums(np.stack([score.bits, score.n_bytes], axis=1), counted.seed)

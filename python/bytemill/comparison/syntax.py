@@ -13,8 +13,7 @@ from bytemill.comparison.counting import encode_units, unit_encoder
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bytemill.comparison.counting import GroupCounts
-    from bytemill.comparison.token_table import TokenTable
+    from bytemill.comparison.counting import GroupCounts, TokenTable
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 LANGUAGES = {

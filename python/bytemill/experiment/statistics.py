@@ -153,7 +153,7 @@ def learning(bits: NDArray[np.float64], unigram: NDArray[np.float64], n_tokens: 
         unigram: Bits of each document under the unigram distribution.
         n_tokens: Tokens of all documents.
     """
-    from bytemill.analysis.comparison.bootstrap import ratio_interval
+    from bytemill.comparison.intervals import ratio_interval
 
     ratios, total = ratio_interval(bits, unigram), float(unigram.sum())
     return Learning(
@@ -224,7 +224,7 @@ def document_interval(
         n_bytes: Bytes of each document.
         seed: Seed of the samples.
     """
-    from bytemill.analysis.comparison.bootstrap import ratio_interval
+    from bytemill.comparison.intervals import ratio_interval
 
     return ratio_interval(first - second, n_bytes, seed)
 

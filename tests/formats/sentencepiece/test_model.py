@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bytemill import BytemillError, Tokenizer, TokenizerError, TokenizerFileError
 from bytemill._core import TextMarks
-from bytemill.comparison.token_table import TokenTable
+from bytemill.comparison.counting import TokenTable
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.sentencepiece import model
 from bytemill.formats.sentencepiece.protobuf import fields

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bytemill.comparison.counting import encode_units, unit_encoder
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
     Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
     """Distinct n-grams as numbers, ascending, and how often each occurs."""
@@ -43,6 +46,43 @@ class NgramScore:
     def bits_per_byte(self) -> float:
         """Total bits over total bytes."""
         return float(self.bits.sum() / self.n_bytes.sum())
+
+
+@dataclass(frozen=True)
+class NgramModels:
+    """N-gram models of the tokens of a text."""
+
+    blocks: Sequence[tuple[bytes, NDArray[np.int64]]]
+    """The text, with the ends of its units."""
+    seed: int
+    """Of the choice of the units that are held out."""
+    num_threads: int | None
+    begin: Callable[[], None] = lambda: None
+    """Called before the models of a tokenizer are made."""
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return sum(len(ends) for _, ends in self.blocks)
+
+    def scores(self, tokenizer: Tokenizer) -> dict[int, NgramScore]:
+        """Return the score of the model of each order; empty for less than two units."""
+        if self.n_units < 2:
+            return {}
+        self.begin()
+        encoder = unit_encoder(tokenizer, self.num_threads)
+        ids: list[NDArray[Any]] = []
+        ends: list[NDArray[np.int64]] = []
+        for data, unit_ends in self.blocks:
+            own, own_ends = encode_units(encoder, data, unit_ends)
+            ends.append(own_ends + sum(map(len, ids)))
+            ids.append(own)
+        n_bytes = np.concatenate([np.diff(unit_ends, prepend=0) for _, unit_ends in self.blocks])
+        held_out = split_documents(self.n_units, self.seed)
+        scores = ngram_scores(
+            np.concatenate(ids), np.concatenate(ends), n_bytes, tokenizer.n_vocab, held_out=held_out
+        )
+        return {score.order: score for score in scores}
 
 
 def split_documents(n: int, seed: int = 0, held_out: float = 0.2) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytemill.analysis.comparison.ngram import discounts_of, ngram_scores, split_documents
+from bytemill.comparison.ngram import discounts_of, ngram_scores, split_documents
 from bytemill.errors import CorpusError
 
 Document = list[int]

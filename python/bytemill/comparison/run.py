@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bytemill._core import __version__
 from bytemill.analysis.inspection import inspect
-from bytemill.comparison.counting import count_group
+from bytemill.comparison.costs import SAMPLE_BYTES, check_preset, measure_speed, model_cost
+from bytemill.comparison.counting import TokenTable, count_group
 from bytemill.comparison.differences import DifferenceCounter, pairs_of, vocabulary_difference
 from bytemill.comparison.figures import FIGURES, Counted, Value, best_of
-from bytemill.comparison.model_cost import check_preset, model_cost
-from bytemill.comparison.ngram_models import NgramModels
-from bytemill.comparison.parallel import measure_parallel
-from bytemill.comparison.result import Comparison
-from bytemill.comparison.speed import SAMPLE_BYTES, measure_speed
+from bytemill.comparison.languages import measure_parallel
+from bytemill.comparison.ngram import NgramModels
+from bytemill.comparison.result import ComparisonData, comma_separated, latex, markdown
 from bytemill.comparison.syntax import SYNTAX_BYTES, SyntaxMarks
-from bytemill.comparison.token_table import TokenTable
 from bytemill.corpus import Corpus
 from bytemill.corpus.options import check_separator
 from bytemill.errors import CorpusError, TokenizerError
+from bytemill.storage import write_file
 from bytemill.tokenizer.open_tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.analysis.inspection import TextToken
-    from bytemill.comparison.counting import Progress
-    from bytemill.comparison.differences import TextDifference
+    from bytemill.comparison.counting import GroupCounts, Progress
     from bytemill.corpus import CorpusInputs
 
 Texts: TypeAlias = "Corpus | CorpusInputs"
@@ -44,6 +42,49 @@ MAX_TOKENIZERS = 20
 _SAMPLES, _LEAST_SAMPLE = 1600, 100
 """Characters of the samples of a group on the page, and the fewest for a tokenizer."""
 _ENDINGS = frozenset({".json", ".tiktoken", ".gguf", ".model", ".bpe", ".txt"})
+
+
+@dataclass(frozen=True)
+class Comparison(ComparisonData):
+    """Figures of tokenizers on text groups.
+
+    Equal tokenizers, texts and settings give equal results, to the last byte.
+    """
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the result as a page (.html), JSON (.json), Markdown (.md), CSV (.csv) or LaTeX (.tex), by the name.
+
+        Raises:
+            CorpusError: The name has another ending.
+            OutputError: The file cannot be written.
+            StorageError: The object store of a URL cannot be written.
+        """
+        check_output_name(path)
+        write_file(path, _WRITERS[Path(path).suffix](self).encode())
+
+
+def _page(comparison: ComparisonData) -> str:
+    from bytemill.comparison.page import report  # templates are loaded for a page alone
+
+    return report(comparison)
+
+
+_WRITERS: dict[str, Callable[[ComparisonData], str]] = {
+    ".html": _page,
+    ".json": ComparisonData.to_json,
+    ".md": markdown,
+    ".csv": comma_separated,
+    ".tex": latex,
+}
+
+
+def check_output_name(path: str | os.PathLike[str]) -> None:
+    """Raise CorpusError if the ending of a name is none that `Comparison.save` writes."""
+    if Path(path).suffix not in _WRITERS:
+        raise CorpusError(
+            f"{path} does not say which format to write",
+            hint=f"end the name with one of {', '.join(_WRITERS)}",
+        )
 
 
 def compare(
@@ -91,77 +132,21 @@ def compare(
     opened = _open_all(tokenizers)
     if model is not None:
         check_preset(model)
-    smaller = {
-        (name, size): tokenizer.truncate(size)
-        for name, tokenizer in opened.items()
-        for size in sorted(set(sizes))
-        if size < tokenizer.n_vocab
-    }
-    measured = opened | {_smaller_name(name, size): own for (name, size), own in smaller.items()}
+    sizes = sorted(set(sizes))
+    measured = dict(opened)
+    names_by_size: dict[str, list[tuple[int, str]]] = {}
+    for name, tokenizer in opened.items():
+        smaller = {f"{name}, {size:,} ids": size for size in sizes if size < tokenizer.n_vocab}
+        measured |= {own: tokenizer.truncate(size) for own, size in smaller.items()}
+        names_by_size[name] = [*((size, own) for own, size in smaller.items()), (tokenizer.n_vocab, name)]
     tables = {name: TokenTable(tokenizer) for name, tokenizer in measured.items()}
-    groups = _open_groups(texts, documents)
+    corpora = _open_groups(texts, documents)
     special = {token: None for tokenizer in opened.values() for token in tokenizer.special_tokens}
-    for corpus in groups.values():
+    for corpus in corpora.values():
         if corpus.options.separator is not None:
             check_separator(corpus.options.separator, special)
-    fairness = None if parallel is None else measure_parallel(Path(parallel), opened)
     pairs = pairs_of(list(opened), all_pairs=all_pairs)
-    found = Findings()
-    histograms: dict[str, dict[str, NDArray[np.int64]]] = {}
-    beginnings: dict[str, bytes] = {}
-    for group, corpus in groups.items():
-        differences = DifferenceCounter(pairs)
-        report = None if progress is None else _reporter(progress, f"counting {group}", corpus.total_bytes)
-        counts = count_group(
-            corpus,
-            measured,
-            tables,
-            kept_bytes=max(ngram_bytes, SYNTAX_BYTES, SAMPLE_BYTES if speed else 0),
-            differences=differences,
-            num_threads=num_threads,
-            progress=report,
-        )
-        if not counts.n_bytes:
-            raise CorpusError(f"the group {group!r} has no text", hint="give files that are not empty")
-        beginnings[group] = b"".join(data for data, _ in counts.kept) if speed else b""
-        models = (
-            NgramModels(counts, group, ngram_bytes, seed=seed, num_threads=num_threads, progress=progress)
-            if ngram_bytes
-            else None
-        )
-        syntax = SyntaxMarks(counts, num_threads)
-        figures: dict[str, dict[str, Value]] = {}
-        for name, tokenizer in measured.items():
-            counted = Counted(
-                tokenizer,
-                tables[name],
-                counts.text | counts.tokens[name],
-                counts.lengths[name],
-                counts.histograms[name],
-                models,
-                syntax,
-                seed,
-            )
-            figures[name] = {figure.name: figure.compute(counted) for figure in FIGURES.values()}
-        found.add(group, figures, opened, smaller)
-        histograms[group] = counts.histograms
-        found.differences[group] = differences.differences
-        for difference in differences.differences:
-            difference.show(opened)
-        beginning = counts.beginning[: max(_LEAST_SAMPLE, _SAMPLES // len(opened))]
-        found.samples[group] = {
-            name: inspect(tokenizer, beginning, allowed_special="none").tokens
-            for name, tokenizer in opened.items()
-        }
-        found.about[group] = {
-            "inputs": list(corpus.source_names),
-            "n_bytes": counts.n_bytes,
-            "n_units": counts.n_units,
-            "sha256": counts.sha256,
-        }
-    if speed and progress:
-        progress("measuring speed", 0, None)
-    return Comparison(
+    result = Comparison(
         tokenizers={
             name: {
                 "n_vocab": tokenizer.n_vocab,
@@ -170,83 +155,109 @@ def compare(
             }
             for name, tokenizer in opened.items()
         },
-        groups=found.about,
-        values=found.values,
-        best=found.best,
+        groups={},
+        values={},
+        best={},
         settings={
             "documents": documents,
             "ngram_bytes": ngram_bytes,
             "seed": seed,
-            "sizes": sorted(set(sizes)),
+            "sizes": sizes,
             "model": model,
             "all_pairs": all_pairs,
         },
         version=__version__,
-        parallel=fairness,
-        by_size=found.by_size if sizes else {},
-        samples=found.samples,
-        differences=found.differences,
-        vocabularies=[vocabulary_difference(first, second, tables, histograms) for first, second in pairs],
-        costs={}
-        if model is None
-        else {
-            name: model_cost(
-                model,
-                tokenizer.n_vocab,
-                {group: figures["bytes_per_token"][name].value for group, figures in found.values.items()},
-            )
-            for name, tokenizer in opened.items()
-        },
-        speed=measure_speed(opened, beginnings) if speed else {},
+        parallel=None if parallel is None else measure_parallel(Path(parallel), opened),
     )
-
-
-@dataclass
-class Findings:
-    """What has been found so far, by group."""
-
-    values: dict[str, dict[str, dict[str, Value]]] = field(default_factory=dict[str, Any])
-    about: dict[str, dict[str, Any]] = field(default_factory=dict[str, Any])
-    best: dict[str, dict[str, str | None]] = field(default_factory=dict[str, Any])
-    by_size: dict[str, dict[str, dict[str, list[tuple[int, Value]]]]] = field(default_factory=dict[str, Any])
-    samples: dict[str, dict[str, list[TextToken]]] = field(default_factory=dict[str, Any])
-    differences: dict[str, list[TextDifference]] = field(default_factory=dict[str, Any])
-
-    def add(
-        self,
-        group: str,
-        figures: dict[str, dict[str, Value]],
-        opened: Mapping[str, Tokenizer],
-        smaller: Mapping[tuple[str, int], Tokenizer],
-    ) -> None:
-        """Add the figures of a group by tokenizer."""
-        self.best[group] = {
-            figure.name: best_of(figure, {name: figures[name][figure.name] for name in opened})
-            for figure in FIGURES.values()
+    histograms: dict[str, dict[str, NDArray[np.int64]]] = {}
+    beginnings: dict[str, bytes] = {}
+    for group, corpus in corpora.items():
+        differences = DifferenceCounter(pairs)
+        counts = count_group(
+            corpus,
+            measured,
+            tables,
+            kept_bytes=max(ngram_bytes, SYNTAX_BYTES, SAMPLE_BYTES if speed else 0),
+            each_block=differences.add,
+            num_threads=num_threads,
+            progress=progress and partial(_report, progress, f"counting {group}", corpus.total_bytes),
+        )
+        if not counts.n_bytes:
+            raise CorpusError(f"the group {group!r} has no text", hint="give files that are not empty")
+        begin = partial(progress, f"n-gram models of {group}", 0, None) if progress else lambda: None
+        models = NgramModels(counts.first_blocks(ngram_bytes), seed, num_threads, begin)
+        figures = _figures(
+            measured, tables, counts, models=models, syntax=SyntaxMarks(counts, num_threads), seed=seed
+        )
+        result.best[group] = {
+            name: best_of(FIGURES[name], {each: values[each] for each in opened})
+            for name, values in figures.items()
         }
-        figures = {
-            name: {figure: replace(value, samples=None) for figure, value in own.items()}
-            for name, own in figures.items()
+        kept = {
+            figure: {name: replace(value, samples=None) for name, value in values.items()}
+            for figure, values in figures.items()
         }
-        self.values[group] = {figure: {name: figures[name][figure] for name in opened} for figure in FIGURES}
-        self.by_size[group] = {
-            figure: {
-                name: [
-                    *(
-                        (size, figures[_smaller_name(name, size)][figure])
-                        for own, size in smaller
-                        if own == name
-                    ),
-                    (tokenizer.n_vocab, figures[name][figure]),
-                ]
-                for name, tokenizer in opened.items()
+        result.values[group] = {figure: {name: own[name] for name in opened} for figure, own in kept.items()}
+        if sizes:
+            result.by_size[group] = {
+                figure: {name: [(size, own[each]) for size, each in names_by_size[name]] for name in opened}
+                for figure, own in kept.items()
             }
-            for figure in FIGURES
+        for difference in differences.differences:
+            difference.show(opened)
+        result.differences[group] = differences.differences
+        beginning = counts.beginning[: max(_LEAST_SAMPLE, _SAMPLES // len(opened))]
+        result.samples[group] = {
+            name: inspect(tokenizer, beginning, allowed_special="none").tokens
+            for name, tokenizer in opened.items()
         }
+        result.groups[group] = {
+            "inputs": list(corpus.source_names),
+            "n_bytes": counts.n_bytes,
+            "n_units": counts.n_units,
+            "sha256": counts.sha256,
+        }
+        histograms[group] = counts.histograms
+        beginnings[group] = b"".join(data for data, _ in counts.kept) if speed else b""
+    result.vocabularies.extend(
+        vocabulary_difference(first, second, tables, histograms) for first, second in pairs
+    )
+    if model is not None:
+        for name, tokenizer in opened.items():
+            density = {group: own["bytes_per_token"][name].value for group, own in result.values.items()}
+            result.costs[name] = model_cost(model, tokenizer.n_vocab, density)
+    if speed:
+        if progress:
+            progress("measuring speed", 0, None)
+        result.speed.update(measure_speed(opened, beginnings))
+    return result
 
 
-def _smaller_name(name: str, size: int) -> str:
-    return f"{name}, {size:,} ids"
+def _figures(
+    tokenizers: Mapping[str, Tokenizer],
+    tables: Mapping[str, TokenTable],
+    counts: GroupCounts,
+    *,
+    models: NgramModels,
+    syntax: SyntaxMarks,
+    seed: int,
+) -> dict[str, dict[str, Value]]:
+    """Return the values of all figures by tokenizer, with their samples."""
+    values: dict[str, dict[str, Value]] = {name: {} for name in FIGURES}
+    for name, tokenizer in tokenizers.items():
+        counted = Counted(
+            tokenizer,
+            tables[name],
+            counts.text | counts.tokens[name],
+            counts.lengths[name],
+            counts.histograms[name],
+            models,
+            syntax,
+            seed,
+        )
+        for figure in FIGURES.values():
+            values[figure.name][name] = figure.compute(counted)
+    return values
 
 
 def _open_all(
@@ -317,5 +328,5 @@ def _open_groups(texts: Texts | Mapping[str, Texts], documents: str) -> dict[str
     return opened
 
 
-def _reporter(progress: Progress, what: str, total: int | None) -> Callable[[int], None]:
-    return lambda n_bytes: progress(what, n_bytes, total)
+def _report(progress: Progress, what: str, total: int | None, n_bytes: int) -> None:
+    progress(what, n_bytes, total)

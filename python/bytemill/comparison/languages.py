@@ -1,13 +1,12 @@
-"""What languages cost: the same content in each, line by line."""
+"""What languages cost a tokenizer: fairness on parallel text, the same content in each language line by line."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.analysis.comparison.fairness import gini, lorenz_curve, premiums
-from bytemill.comparison.data import Parallel
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -21,6 +20,27 @@ if TYPE_CHECKING:
 _DECLARATION = "unicode.org/udhr"
 _N_ARTICLES = 30
 _SEPARATOR = 3
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Cost of the same content in several languages, for each tokenizer."""
+
+    reference: str
+    n_lines: int
+    premiums: dict[str, dict[str, float | None]]
+    """Tokenizer -> language -> tokens, relative to the reference."""
+    gini: dict[str, float | None]
+    """Tokenizer -> Gini coefficient over the languages' tokens."""
+    line_gini: dict[str, float | None]
+    """Tokenizer -> mean over the lines of the Gini coefficient over the languages' tokens for the line."""
+    lorenz: dict[str, list[tuple[float, float]]]
+    """Tokenizer -> points of the Lorenz curve over the languages."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dict for JSON."""
+        points = {name: [list(point) for point in own] for name, own in self.lorenz.items()}
+        return asdict(self) | {"lorenz": points}
 
 
 def measure_parallel(folder: Path, tokenizers: Mapping[str, Tokenizer]) -> Parallel:
@@ -93,3 +113,49 @@ def _lines(text: str) -> list[str]:
     """Divide a text at line feeds alone, unlike `str.splitlines`; a carriage return before one is removed."""
     lines = text.split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def gini(values: NDArray[np.integer] | NDArray[np.floating]) -> float | None:
+    """Compute the Gini coefficient Σᵢ Σⱼ |xᵢ − xⱼ| / (2 n² mean(x)): 0 if all are equal, near 1 if one has all.
+
+    Computed as Σᵢ (2i − n − 1) xᵢ / (n Σ x) with x in ascending order and i from 1. Over the tokens that languages take
+    for the same content it says how unevenly they are treated, not which of them.
+
+    Returns:
+        None if there are no values, or all are 0.
+
+    >>> gini(np.array([1, 1, 1])), gini(np.array([0, 0, 0, 8]))
+    (0.0, 0.75)
+    """
+    x = np.sort(np.asarray(values, np.float64))
+    n, total = len(x), float(x.sum())
+    if n == 0 or total == 0:
+        return None
+    return float((2 * np.arange(1, n + 1) - n - 1) @ x) / (n * total)
+
+
+def lorenz_curve(values: NDArray[np.integer] | NDArray[np.floating]) -> list[tuple[float, float]]:
+    """Return the points (share of languages, share of tokens), from the cheapest language on; equality is the diagonal.
+
+    >>> lorenz_curve(np.array([3, 1]))
+    [(0.0, 0.0), (0.5, 0.25), (1.0, 1.0)]
+    """
+    x = np.sort(np.asarray(values, np.float64))
+    shares = np.concatenate([[0.0], np.cumsum(x) / x.sum()])
+    return [(i / len(x), float(share)) for i, share in enumerate(shares)]
+
+
+def premiums(tokens: dict[str, NDArray[np.integer]], reference: str) -> dict[str, float | None]:
+    """Return the tokens that each language takes, relative to the reference (Petrov et al. 2023).
+
+    All are None if the reference takes no tokens.
+
+    Args:
+        tokens: Tokens of each line, by language.
+        reference: Language that counts as 1, such as English.
+
+    >>> premiums({"en": np.array([2, 2]), "my": np.array([9, 11])}, "en")
+    {'en': 1.0, 'my': 5.0}
+    """
+    base = float(tokens[reference].sum())
+    return {language: float(own.sum()) / base if base else None for language, own in tokens.items()}

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.analysis.inspection import visible
 from bytemill.comparison.figures import FIGURES, format_value
-from bytemill.comparison.more_tables import (
+from bytemill.comparison.result import (
     boundary_rows,
     cost_rows,
     document_rows,
+    figure_rows,
+    language_rows,
     speed_rows,
     token_rows,
     vocabulary_rows,
@@ -19,9 +21,8 @@ from bytemill.report import Figure, Interval, Series, Table, heat_map, interval_
 from bytemill.system.units import format_count
 
 if TYPE_CHECKING:
-    from bytemill.comparison.data import ComparisonData
     from bytemill.comparison.figures import Value
-    from bytemill.comparison.more_tables import Rows
+    from bytemill.comparison.result import ComparisonData, Rows
 
 
 _CHARTS = ("trigram_bits_per_byte", "bytes_per_token", "whole_words")
@@ -42,48 +43,55 @@ def report(comparison: ComparisonData) -> str:
         groups=[_group(comparison, group, number) for number, group in enumerate(comparison.groups)],
         parallel=comparison.parallel,
         overview=_overview(comparison),
-        languages=_languages(comparison),
+        languages=comparison.parallel
+        and _table(
+            f"Tokens relative to {comparison.parallel.reference}", language_rows(comparison, by_cost=True)
+        ),
         lorenz=_lorenz(comparison),
         boundaries=_table("Boundaries that both have", boundary_rows(comparison), 2),
-        vocabularies=_table("Vocabularies, without special tokens", vocabulary_rows(comparison), 1),
+        vocabularies=_table("Vocabularies, without special tokens", vocabulary_rows(comparison)),
         differences=[
             {
                 "name": _shown(group),
                 "tokens": _table(
                     "The most used tokens that the other lacks", token_rows(comparison, group, _N_TOKENS), 3
                 ),
-                "documents": _table(
-                    "Where they differ most", document_rows(comparison, group, _N_DOCUMENTS), 1
-                ),
+                "documents": _table("Where they differ most", document_rows(comparison, group, _N_DOCUMENTS)),
                 "excerpts": _excerpts(comparison, group),
             }
             for group in comparison.groups
         ],
-        costs=_table("Cost for the model", cost_rows(comparison), 1),
-        speed=_table("Speed and memory on this machine", speed_rows(comparison), 1),
-        meaning=Table(
+        costs=_table("Cost for the model", cost_rows(comparison)),
+        speed=_table("Speed and memory on this machine", speed_rows(comparison)),
+        meaning=_table(
             "Figures",
-            ("figure", "formula", "it does not show"),
-            [(figure.title, figure.formula, figure.blind_to) for figure in FIGURES.values()],
-            n_text_columns=3,
+            [
+                ("figure", "formula", "it does not show"),
+                *((own.title, own.formula, own.blind_to) for own in FIGURES.values()),
+            ],
+            3,
         ),
-        tokenizers=Table(
+        tokenizers=_table(
             "Tokenizers",
-            ("tokenizer", "fingerprint", "ids"),
             [
-                (_shown(name), about["fingerprint"][:16], format_count(about["n_vocab"]))
-                for name, about in comparison.tokenizers.items()
+                ("tokenizer", "fingerprint", "ids"),
+                *(
+                    (name, about["fingerprint"][:16], format_count(about["n_vocab"]))
+                    for name, about in comparison.tokenizers.items()
+                ),
             ],
-            n_text_columns=2,
+            2,
         ),
-        texts=Table(
+        texts=_table(
             "Texts",
-            ("group", "inputs", "SHA-256 of the text"),
             [
-                (_shown(name), _inputs(about["inputs"]), about["sha256"][:16])
-                for name, about in comparison.groups.items()
+                ("group", "inputs", "SHA-256 of the text"),
+                *(
+                    (name, _inputs(about["inputs"]), about["sha256"][:16])
+                    for name, about in comparison.groups.items()
+                ),
             ],
-            n_text_columns=3,
+            3,
         ),
         version=comparison.version,
         settings=", ".join(f"{name} {value}" for name, value in comparison.settings.items()),
@@ -92,7 +100,6 @@ def report(comparison: ComparisonData) -> str:
 
 def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any]:
     figures = comparison.values[group]
-    names = list(comparison.tokenizers)
     notes = {
         f"{FIGURES[name].title}: {value.note}"
         for name, values in figures.items()
@@ -108,27 +115,10 @@ def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any
             for name in _CHARTS[:2]
             if (sentence := _verdict(name, figures[name], comparison.best[group][name]))
         ],
-        "figures": [
-            Figure(
-                interval_chart(
-                    f"group-{number}-{name.replace('_', '-')}",
-                    f"{FIGURES[name].title} on {_shown(group)}",
-                    rows,
-                    _axis(name),
-                ),
-                f"{FIGURES[name].formula[:1].upper()}{FIGURES[name].formula[1:]}.",
-            )
-            for name in _CHARTS
-            if len(rows := _rows(name, figures[name])) > 1
-        ]
-        + _size_figures(comparison, group, number),
-        "table": Table(
-            f"All figures on {_shown(group)}, with 95 % intervals; ★ shown to be best",
-            ("figure", *map(_shown, names)),
-            [
-                (FIGURES[name].title, *_cells(name, values, names, comparison.best[group][name]))
-                for name, values in figures.items()
-            ],
+        "figures": _interval_figures(comparison, group, number) + _size_figures(comparison, group, number),
+        "table": _table(
+            f"All figures on {group}, with 95 % intervals; ★ shown to be best",
+            figure_rows(comparison, group, with_interval=True, star="★"),
         ),
         "missing": sorted(notes),
         "samples": [(_shown(name), tokens) for name, tokens in comparison.samples.get(group, {}).items()],
@@ -159,9 +149,9 @@ def _overview(comparison: ComparisonData) -> list[Figure]:
     return figures
 
 
-def _table(caption: str, rows: Rows, n_text_columns: int) -> Table | None:
-    shown = [tuple(map(_shown, row)) for row in rows]
-    return Table(caption, shown[0], shown[1:], n_text_columns) if len(rows) > 1 else None
+def _table(caption: str, rows: Rows, n_text_columns: int = 1) -> Table | None:
+    header, *shown = (tuple(map(_shown, row)) for row in rows)
+    return Table(_shown(caption), header, shown, n_text_columns) if shown else None
 
 
 def _excerpts(comparison: ComparisonData, group: str) -> list[dict[str, Any]]:
@@ -179,6 +169,32 @@ def _excerpts(comparison: ComparisonData, group: str) -> list[dict[str, Any]]:
         for own in comparison.differences[group][:_N_EXCERPTS]
         if own.excerpts and own.excerpts[0].tokens
     ]
+
+
+def _interval_figures(comparison: ComparisonData, group: str, number: int) -> list[Figure]:
+    """Return charts of figures with their intervals."""
+    charts: list[Figure] = []
+    for name in _CHARTS:
+        figure = FIGURES[name]
+        factor = 100 if figure.is_share else 1
+        rows = [
+            Interval(
+                _shown(tokenizer),
+                factor * own.value,
+                factor * (own.value if own.low is None else own.low),
+                factor * (own.value if own.high is None else own.high),
+                format_value(figure, own),
+                f"f{colour % _N_COLOURS + 1}",
+            )
+            for colour, (tokenizer, own) in enumerate(comparison.values[group][name].items())
+            if own.value is not None
+        ]
+        if len(rows) > 1:
+            axis = f"{figure.title}{' (%)' if figure.is_share else ''}, {figure.better} is better"
+            key = f"group-{number}-{name.replace('_', '-')}"
+            chart = interval_chart(key, f"{figure.title} on {_shown(group)}", rows, axis)
+            charts.append(Figure(chart, f"{figure.formula[:1].upper()}{figure.formula[1:]}."))
+    return charts
 
 
 def _lorenz(comparison: ComparisonData) -> Figure | None:
@@ -233,36 +249,6 @@ def _size_figures(comparison: ComparisonData, group: str, number: int) -> list[F
     return figures
 
 
-def _axis(name: str) -> str:
-    figure = FIGURES[name]
-    unit = " (%)" if figure.is_share else ""
-    return f"{figure.title}{unit}" + (f", {figure.better} is better" if figure.better else "")
-
-
-def _cells(name: str, values: dict[str, Value], names: list[str], best: str | None) -> list[str]:
-    figure = FIGURES[name]
-    return [
-        ("★ " if each == best else "") + format_value(figure, values[each], with_interval=True)
-        for each in names
-    ]
-
-
-def _rows(name: str, values: dict[str, Value]) -> list[Interval]:
-    factor = 100 if FIGURES[name].is_share else 1
-    return [
-        Interval(
-            _shown(tokenizer),
-            factor * value.value,
-            factor * (value.value if value.low is None else value.low),
-            factor * (value.value if value.high is None else value.high),
-            format_value(FIGURES[name], value),
-            f"f{number % _N_COLOURS + 1}",
-        )
-        for number, (tokenizer, value) in enumerate(values.items())
-        if value.value is not None
-    ]
-
-
 def _verdict(name: str, values: dict[str, Value], best: str | None) -> str:
     known = [value for value in values.values() if value.value is not None]
     if len(known) < 2:
@@ -275,31 +261,8 @@ def _verdict(name: str, values: dict[str, Value], best: str | None) -> str:
     )
 
 
-def _languages(comparison: ComparisonData) -> Table | None:
-    own = comparison.parallel
-    if own is None:
-        return None
-    names = list(own.premiums)
-    languages = sorted(
-        next(iter(own.premiums.values())), key=lambda language: own.premiums[names[0]][language] or 0.0
-    )
-    rows = [
-        (_shown(language), *(_decimals(own.premiums[name][language], 2) for name in names))
-        for language in languages
-    ]
-    rows += [
-        ("Gini coefficient", *(_decimals(own.gini[name], 3) for name in names)),
-        ("Gini coefficient, mean over lines", *(_decimals(own.line_gini[name], 3) for name in names)),
-    ]
-    return Table(f"Tokens relative to {own.reference}", ("language", *map(_shown, names)), rows)
-
-
-def _decimals(value: float | None, n: int) -> str:
-    return "–" if value is None else f"{value:.{n}f}"
-
-
 def _inputs(names: list[str]) -> str:
-    shown = ", ".join(_shown(name) for name in names[:3])
+    shown = ", ".join(names[:3])
     return shown + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
 
 

@@ -1,1 +1,0 @@
-"""Figures that compare tokenizers: how they are computed, and how certain they are."""
