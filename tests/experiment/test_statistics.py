@@ -20,22 +20,29 @@ from bytemill.experiment.statistics import (
     mean,
     paired_difference,
     spearman,
-    student_t_cdf,
-    student_t_quantile,
 )
 
 values = st.lists(st.floats(-10, 10).map(lambda x: round(x, 3)), min_size=2, max_size=12)
 
 
-@given(st.floats(-60, 60), st.integers(1, 200))
-def test_students_distribution_is_scipys(t: float, n_free: int):
-    assert student_t_cdf(t, n_free) == pytest.approx(scipy.stats.t.cdf(t, n_free), rel=1e-9, abs=1e-14)
-
-
-@given(st.floats(0.001, 0.999), st.integers(1, 200))
-def test_quantiles_are_scipys(share: float, n_free: int):
-    expected = scipy.stats.t.ppf(share, n_free)
-    assert student_t_quantile(share, n_free) == pytest.approx(expected, rel=1e-8, abs=1e-9)
+@pytest.mark.parametrize(
+    ("n", "detectable", "half_width", "p"),
+    [
+        (2, 9.957892521561456, 4.0822270835085, 0.4478743962041041),
+        (3, 3.0965101474461214, 1.267604984480728, 0.6615897848095127),
+        (5, 1.6624761500272067, 0.9068478713304755, 0.8506917353765685),
+        (10, 0.9947137350096735, 0.5631405264655274, 0.879332585432542),
+        (40, 0.45436015568030136, 0.28927306723432694, 0.8795816822771609),
+    ],
+)
+def test_students_distribution_gives_the_numbers_of_bisection(
+    n: int, detectable: float, half_width: float, p: float
+):
+    """The expected numbers are those of a continued fraction, inverted by bisection."""
+    first, second = [math.sin(3 * i) for i in range(n)], [0.7 * math.cos(5 * i) for i in range(n)]
+    result = paired_difference(first, second)
+    assert detectable_difference(1.0, n) == pytest.approx(detectable, rel=1e-12)
+    assert (result.half_width, result.p) == pytest.approx((half_width, p), rel=1e-12)
 
 
 @given(values)
@@ -100,6 +107,17 @@ def test_spearmans_rank_correlation_is_scipys(pairs: list[tuple[int, int]]):
 
 def test_the_permutation_test_counts_orders():
     assert spearman([1, 2, 3, 4], [1, 2, 3, 4]) == (1.0, pytest.approx(2 / 24))
+    x, y = (
+        [math.sin(3 * i) // 0.2 for i in range(30)],
+        [math.cos(5 * i) * 0.7 // 0.1 + i / 3 for i in range(30)],
+    )
+    for n, expected in {
+        5: (-0.10259783520851541, 0.9),
+        8: (-0.01197626261913259, 0.9888888888888889),
+        9: (0.00836827408755723, 0.9929007099290071),
+        30: (-0.02666724936066483, 0.8906109389061094),
+    }.items():
+        assert spearman(x[:n], y[:n]) == pytest.approx(expected, rel=1e-12)
     many = spearman(list(range(30)), list(range(30)))
     assert many is not None
     assert many[1] < 0.001

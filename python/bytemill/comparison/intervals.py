@@ -3,6 +3,9 @@
 A figure is computed again for samples of the documents, drawn with replacement; the interval holds the middle 95 % of
 the results. It shows how much the figure depends on which documents were measured. It does not show what another kind
 of text would give.
+
+All figures and tokenizers share one table of how often each document is drawn, so that they are computed by one product
+and compared sample by sample. scipy.stats.bootstrap would draw other samples for each.
 """
 
 from __future__ import annotations

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from bytemill.comparison.intervals import ratio_interval
+from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+_scipy: Any = import_library("scipy", "bytemill.experiment")
 
 LEVEL = 0.95
 POWER = 0.8
@@ -104,7 +109,7 @@ def mean(values: Sequence[float]) -> Mean:
     if n < 2:
         return Mean(average, n, None, None)
     deviation = math.sqrt(sum((value - average) ** 2 for value in values) / (n - 1))
-    return Mean(average, n, deviation, student_t_quantile(0.5 + LEVEL / 2, n - 1) * deviation / math.sqrt(n))
+    return Mean(average, n, deviation, _t_quantile(0.5 + LEVEL / 2, n - 1) * deviation / math.sqrt(n))
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
@@ -115,7 +120,9 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
     if own.deviation == 0:
         return Difference(own.value, own.n, 0.0, 0.0, 1.0 if own.value == 0 else 0.0)
     t = abs(own.value) / (own.deviation / math.sqrt(own.n))
-    return Difference(own.value, own.n, own.deviation, own.half_width, 2 * student_t_cdf(-t, own.n - 1))
+    return Difference(
+        own.value, own.n, own.deviation, own.half_width, 2 * float(_scipy.special.stdtr(own.n - 1, -t))
+    )
 
 
 def detectable_difference(deviation: float, n: int) -> float | None:
@@ -125,8 +132,13 @@ def detectable_difference(deviation: float, n: int) -> float | None:
     """
     if n < 2:
         return None
-    quantiles = student_t_quantile(0.5 + LEVEL / 2, n - 1) + student_t_quantile(POWER, n - 1)
+    quantiles = _t_quantile(0.5 + LEVEL / 2, n - 1) + _t_quantile(POWER, n - 1)
     return quantiles * deviation / math.sqrt(n)
+
+
+def _t_quantile(share: float, n_free: int) -> float:
+    """Return the t below which a share of Student's distribution lies."""
+    return float(_scipy.special.stdtrit(n_free, share))
 
 
 def unigram_bits(counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -153,8 +165,6 @@ def learning(bits: NDArray[np.float64], unigram: NDArray[np.float64], n_tokens: 
         unigram: Bits of each document under the unigram distribution.
         n_tokens: Tokens of all documents.
     """
-    from bytemill.comparison.intervals import ratio_interval
-
     ratios, total = ratio_interval(bits, unigram), float(unigram.sum())
     return Learning(
         float(bits.sum()) / n_tokens,
@@ -224,27 +234,23 @@ def document_interval(
         n_bytes: Bytes of each document.
         seed: Seed of the samples.
     """
-    from bytemill.comparison.intervals import ratio_interval
-
     return ratio_interval(first - second, n_bytes, seed)
 
 
 def spearman(x: Sequence[float], y: Sequence[float], seed: int = 0) -> tuple[float, float] | None:
     """Return Spearman's ρ and its p-value by permutation; None for fewer than three pairs, or if all x or y are equal.
 
-    Up to 8 pairs, all orders are compared; beyond, 10,000 random ones.
+    Up to 8 pairs, all orders are compared; beyond, 10,000 random ones. Equal values share the mean of their ranks.
     """
     if len(x) < 3:
         return None
-    a, b = (_ranks(np.asarray(values, dtype=np.float64)) for values in (x, y))
+    a, b = (_scipy.stats.rankdata(values) for values in (x, y))
     a, b = a - a.mean(), b - b.mean()
     scale = math.sqrt(float(a @ a) * float(b @ b))
     if scale == 0:
         return None
     n = len(a)
     if n <= _EXACT:
-        from itertools import permutations
-
         orders = np.array(list(permutations(range(n))))
     else:
         generator = np.random.default_rng(seed)
@@ -252,61 +258,3 @@ def spearman(x: Sequence[float], y: Sequence[float], seed: int = 0) -> tuple[flo
     rho = float(a @ b) / scale
     as_far = np.abs(a[orders] @ b) / scale >= abs(rho) - 1e-12
     return rho, float(as_far.mean())
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks from 1; equal values share the mean of theirs."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = counts.cumsum()
-    return (ends - (counts - 1) / 2)[inverse]
-
-
-def student_t_cdf(t: float, n_free: int) -> float:
-    """Return the distribution function of Student's t: half a regularized incomplete beta function on either side."""
-    square = t * t
-    tail = 0.5 * _incomplete_beta(n_free / 2, 0.5, n_free / (n_free + square), square / (n_free + square))
-    return tail if t < 0 else 1 - tail
-
-
-@cache
-def student_t_quantile(share: float, n_free: int) -> float:
-    """Return the t below which a share of Student's distribution lies, by bisection.
-
-    >>> round(student_t_quantile(0.975, 4), 6)
-    2.776445
-    """
-    low, high = -1.0, 1.0
-    while student_t_cdf(low, n_free) > share:
-        low *= 2
-    while student_t_cdf(high, n_free) < share:
-        high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_t_cdf(middle, n_free) < share else (low, middle)
-    return (low + high) / 2
-
-
-def _incomplete_beta(a: float, b: float, x: float, y: float) -> float:
-    """Regularized incomplete beta function, by its continued fraction (Abramowitz & Stegun 1964, formula 26.5.8).
-
-    `y` is 1 − x, without the rounding of that difference.
-    """
-    if x == 0 or y == 0:
-        return float(y == 0)
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
-        return 1 - _incomplete_beta(b, a, y, x)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(y))
-    # Lentz's method: the value is the product of the ratios of successive numerators and denominators.
-    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
-    value = d
-    for m in range(1, 500):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        before = value
-        for term in (even, odd):
-            d = 1 / (1 + term * d)
-            c = 1 + term / c
-            value *= c * d
-        if abs(value - before) <= 1e-16 * abs(value):
-            break
-    return front * value / a

@@ -10,6 +10,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 EXTRA_OF = {
     "gguf": "formats",
     "huggingface_hub": "hub",
+    "scipy": "lm",
     "tiktoken": "formats",
     "tokenizers": "formats",
     "torch": "lm",
