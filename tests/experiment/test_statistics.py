@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from bytemill.experiment.statistics import (
     choose_rate,
     detectable_difference,
-    document_interval,
     holm,
     learning,
     mean,
@@ -122,18 +121,6 @@ def test_the_permutation_test_counts_orders():
     assert many is not None
     assert many[1] < 0.001
     assert spearman([1, 2], [1, 2]) is None
-
-
-def test_the_interval_over_documents_covers_a_constant_difference_alone():
-    n_bytes = np.full(50, 100)
-    first = np.random.default_rng(0).random(50) * 10 + 200
-    low, high = document_interval(first, first - 3, n_bytes) or (math.nan, math.nan)
-    assert low == pytest.approx(0.03)
-    assert high == pytest.approx(0.03)
-    noisy = document_interval(first, first[::-1].copy(), n_bytes)
-    assert noisy is not None
-    assert noisy[0] < 0 < noisy[1]
-    assert document_interval(first[:1], first[:1], n_bytes[:1]) is None
 
 
 def test_rates_without_all_seeds_are_left_out():

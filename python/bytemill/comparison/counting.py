@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -64,16 +64,23 @@ def _is_utf8(token: bytes) -> bool:
     return True
 
 
-def read_units(corpus: Corpus) -> Iterator[tuple[bytes, NDArray[np.int64], str]]:
-    """Yield the text of a corpus in blocks, the offset at which each unit ends, and the name of the source.
+class Units(NamedTuple):
+    """A block of text. Its units are documents, and passages of longer documents."""
 
-    Empty documents are left out.
-    """
+    data: bytes
+    ends: NDArray[np.int64]
+    """Offset at which each unit ends."""
+    source: str
+    """Name of the file or other source."""
+
+
+def read_units(corpus: Corpus) -> Iterator[Units]:
+    """Yield the text of a corpus in blocks, without empty documents."""
     names = corpus.source_names
     for batch in corpus.read():
         data = bytes(batch.data)
         if data:
-            yield data, passage_ends(data, batch.ends), names[batch.source]
+            yield Units(data, passage_ends(data, batch.ends), names[batch.source])
 
 
 def passage_ends(data: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -96,35 +103,6 @@ def passage_ends(data: bytes, ends: NDArray[np.int64]) -> NDArray[np.int64]:
             result.append(end)
         start = end
     return np.array(result, dtype=np.int64)
-
-
-@dataclass
-class GroupCounts:
-    """Counts of a text group."""
-
-    sha256: str = ""
-    """Of the text."""
-    n_bytes: int = 0
-    n_units: int = 0
-    beginning: str = ""
-    """The first characters of the text."""
-    text: Columns = field(default_factory=dict[str, Any])
-    """Counts of the text alone, by unit, or by group of units if there are many: see `UnitSums`."""
-    tokens: dict[str, Columns] = field(default_factory=dict[str, Any])
-    """Counts by unit or group of units, of each tokenizer."""
-    lengths: dict[str, NDArray[np.int64]] = field(default_factory=dict[str, Any])
-    """Number of units with 0, 1, 2, … tokens, of each tokenizer."""
-    kept: list[tuple[bytes, NDArray[np.int64]]] = field(default_factory=list[Any])
-    """The first blocks of text, with the ends of their units."""
-    kept_sources: list[str] = field(default_factory=list[str])
-    """Names of their sources."""
-    histograms: dict[str, NDArray[np.int64]] = field(default_factory=dict[str, Any])
-    """Uses of each id, of each tokenizer."""
-
-    def first_blocks(self, n_bytes: int) -> list[tuple[bytes, NDArray[np.int64]]]:
-        """Return the kept blocks that hold the first bytes of the text."""
-        starts = accumulate((len(data) for data, _ in self.kept), initial=0)
-        return [block for block, start in zip(self.kept, starts, strict=False) if start < n_bytes]
 
 
 class UnitSums:
@@ -184,6 +162,29 @@ class TokenCounter:
         self.lengths = lengths
 
 
+@dataclass
+class GroupCounts:
+    """Counts of a text group."""
+
+    sha256: str = ""
+    """Of the text."""
+    n_bytes: int = 0
+    n_units: int = 0
+    beginning: str = ""
+    """The first characters of the text."""
+    kept: list[Units] = field(default_factory=list[Any])
+    """The first blocks of text."""
+    text: UnitSums = field(default_factory=UnitSums)
+    """Counts of the text alone."""
+    tokens: dict[str, TokenCounter] = field(default_factory=dict[str, Any])
+    """Counts of each tokenizer."""
+
+    def first_blocks(self, n_bytes: int) -> list[Units]:
+        """Return the kept blocks that hold the first bytes of the text."""
+        starts = accumulate((len(units.data) for units in self.kept), initial=0)
+        return [units for units, start in zip(self.kept, starts, strict=False) if start < n_bytes]
+
+
 def count_group(
     corpus: Corpus,
     tokenizers: Mapping[str, Tokenizer],
@@ -209,45 +210,44 @@ def count_group(
         CorpusError: The text cannot be read.
     """
     digest = hashlib.sha256()
-    counts = GroupCounts()
-    text_sums = UnitSums()
     n_threads = num_threads or os.cpu_count() or 1
     # Tokenizers share the threads; an encoder has several of its own only where there are more threads than tokenizers.
-    counters = {
-        name: TokenCounter(tokenizer, tables[name], max(1, n_threads // len(tokenizers)))
-        for name, tokenizer in tokenizers.items()
-    }
+    n_own = max(1, n_threads // len(tokenizers))
+    counts = GroupCounts(
+        tokens={name: TokenCounter(each, tables[name], n_own) for name, each in tokenizers.items()}
+    )
     pending: deque[_Block] = deque()
 
     def collect() -> None:
         block = pending.popleft()
         counted = {name: job.result() for name, job in block.jobs.items()}
         for name, (columns, _) in counted.items():
-            counters[name].add(columns)
-        sizes = np.diff(block.ends, prepend=0)
+            counts.tokens[name].add(columns)
+        data, ends, _ = block.units
+        sizes = np.diff(ends, prepend=0)
         numbers = block.marks.result().numbers()
-        text_sums.add({**numbers, "n_bytes": sizes, "n_documents": np.ones_like(sizes)})
+        counts.text.add({**numbers, "n_bytes": sizes, "n_documents": np.ones_like(sizes)})
         if each_block is not None:
-            each_block(block.data, block.ends, counted)
+            each_block(data, ends, counted)
         if progress:
-            progress(block.n_bytes_before + len(block.data))
+            progress(block.n_bytes_before + len(data))
 
     threads = ThreadPoolExecutor(n_threads, "measure")
     try:
-        for data, ends, source in read_units(corpus):
+        for units in read_units(corpus):
+            data, ends, _ = units
             marks = threads.submit(TextMarks, data, ends)
             jobs = {
-                name: threads.submit(counter.count, data, ends, marks) for name, counter in counters.items()
+                name: threads.submit(counter.count, data, ends, marks)
+                for name, counter in counts.tokens.items()
             }
-            pending.append(_Block(data, ends, counts.n_bytes, marks, jobs))
+            pending.append(_Block(units, counts.n_bytes, marks, jobs))
             digest.update(data)
             if not counts.n_bytes:
-                counts.beginning = data[: 4 * _SAMPLE_CHARACTERS].decode("utf-8", "ignore")[
-                    :_SAMPLE_CHARACTERS
-                ]
+                text = data[: 4 * _SAMPLE_CHARACTERS].decode("utf-8", "ignore")
+                counts.beginning = text[:_SAMPLE_CHARACTERS]
             if counts.n_bytes < kept_bytes:
-                counts.kept.append((data, ends))
-                counts.kept_sources.append(source)
+                counts.kept.append(units)
             counts.n_bytes += len(data)
             counts.n_units += len(ends)
             if len(pending) > _BLOCKS_AHEAD:
@@ -257,11 +257,6 @@ def count_group(
     finally:
         threads.shutdown(cancel_futures=True)
     counts.sha256 = digest.hexdigest()
-    counts.text = text_sums.columns
-    for name, counter in counters.items():
-        counts.tokens[name] = counter.sums.columns
-        counts.lengths[name] = counter.lengths
-        counts.histograms[name] = counter.histogram
     return counts
 
 
@@ -269,8 +264,7 @@ def count_group(
 class _Block:
     """A block of text that is being counted."""
 
-    data: bytes
-    ends: NDArray[np.int64]
+    units: Units
     n_bytes_before: int
     marks: Future[TextMarks]
     jobs: dict[str, Future[UnitCounts]]

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     Interval = tuple[float, float] | None
 
-N_SAMPLES = 1000
-LEVEL = 0.95
+_N_SAMPLES = 1000
+_LEVEL = 0.95
 MAX_UNITS = 2000
 _BLOCK = 250
 
 
-def sampled_sums(columns: NDArray[Any], seed: int = 0, n_samples: int = N_SAMPLES) -> NDArray[np.float64]:
+def sampled_sums(columns: NDArray[Any], seed: int = 0) -> NDArray[np.float64]:
     """Return the sums of each column over documents drawn with replacement.
 
     More than 2,000 documents are first put into 2,000 random groups of equal size, which are drawn as a whole.
@@ -36,10 +36,9 @@ def sampled_sums(columns: NDArray[Any], seed: int = 0, n_samples: int = N_SAMPLE
     Args:
         columns: Numbers of shape (n_documents, n_columns).
         seed: Seed of the samples; equal seeds draw the same documents, so that figures of one text can be compared.
-        n_samples: Number of samples.
 
     Returns:
-        (n_samples, n_columns).
+        (1,000 samples, n_columns).
     """
     n = len(columns)
     if n > MAX_UNITS:
@@ -48,22 +47,22 @@ def sampled_sums(columns: NDArray[Any], seed: int = 0, n_samples: int = N_SAMPLE
         columns = np.add.reduceat(columns[order].astype(np.float64), starts, axis=0)
         n = MAX_UNITS
     columns = columns.astype(np.float64)
-    times = _times_drawn(n, seed, n_samples)
-    blocks = [times[at : at + _BLOCK].astype(np.float64) @ columns for at in range(0, n_samples, _BLOCK)]
+    times = _times_drawn(n, seed)
+    blocks = [times[at : at + _BLOCK].astype(np.float64) @ columns for at in range(0, _N_SAMPLES, _BLOCK)]
     return np.concatenate(blocks)
 
 
 @lru_cache(maxsize=4)
-def _times_drawn(n: int, seed: int, n_samples: int) -> NDArray[np.uint16]:
+def _times_drawn(n: int, seed: int) -> NDArray[np.uint16]:
     """Return how often each of `n` documents is in each sample; kept for other figures and tokenizers."""
-    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=n_samples).astype(np.uint16)
+    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=_N_SAMPLES).astype(np.uint16)
 
 
-def interval(samples: NDArray[np.floating], level: float = LEVEL) -> Interval:
+def interval(samples: NDArray[np.floating]) -> Interval:
     """Return the percentile interval of a figure's values in the samples; None if one is not finite."""
     if not len(samples) or not np.isfinite(samples).all():
         return None
-    tail = (1 - level) / 2
+    tail = (1 - _LEVEL) / 2
     low, high = np.quantile(samples, [tail, 1 - tail])
     return float(low), float(high)
 
@@ -81,7 +80,7 @@ def ratio_interval(numerators: NDArray[Any], denominators: NDArray[Any], seed: i
         return interval(sums[:, 0] / sums[:, 1])
 
 
-def quantile(values: NDArray[np.integer], share: float, level: float = LEVEL) -> tuple[float, Interval]:
+def quantile(values: NDArray[np.integer], share: float) -> tuple[float, Interval]:
     """Return a quantile of the documents' values and its interval, which is None for a single document.
 
     The ends of the interval are order statistics: the number of values below the true quantile is binomial, and its
@@ -90,10 +89,9 @@ def quantile(values: NDArray[np.integer], share: float, level: float = LEVEL) ->
     Args:
         values: A number for each document.
         share: The quantile, from 0 to 1.
-        level: Probability that the interval holds the quantile of the documents' distribution.
     """
     ordered, n = np.sort(values), len(values)
-    spread = NormalDist().inv_cdf(0.5 + level / 2) * (n * share * (1 - share)) ** 0.5
+    spread = NormalDist().inv_cdf(0.5 + _LEVEL / 2) * (n * share * (1 - share)) ** 0.5
     low, high = math.floor(n * share - spread) - 1, math.ceil(n * share + spread)
     ends = float(ordered[max(0, low)]), float(ordered[min(n - 1, high)])
     return float(np.quantile(ordered, share)), ends if n > 1 else None

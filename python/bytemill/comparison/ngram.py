@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bytemill.comparison.counting import Units
     from bytemill.tokenizer.tokenizer import Tokenizer
 
     Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
     """Distinct n-grams as numbers, ascending, and how often each occurs."""
 
 ORDERS = (2, 3)
+_HELD_OUT = 0.2
 _MAX_VOCABULARY = 1 << 21
 """A trigram is one number of 64 bits."""
 
@@ -36,7 +38,6 @@ _MAX_VOCABULARY = 1 << 21
 class NgramScore:
     """Bits of the held-out documents under a model."""
 
-    order: int
     bits: NDArray[np.float64]
     """By held-out document."""
     n_bytes: NDArray[np.int64]
@@ -52,8 +53,8 @@ class NgramScore:
 class NgramModels:
     """N-gram models of the tokens of a text."""
 
-    blocks: Sequence[tuple[bytes, NDArray[np.int64]]]
-    """The text, with the ends of its units."""
+    blocks: Sequence[Units]
+    """The text."""
     seed: int
     """Of the choice of the units that are held out."""
     num_threads: int | None
@@ -63,7 +64,7 @@ class NgramModels:
     @property
     def n_units(self) -> int:
         """Number of units."""
-        return sum(len(ends) for _, ends in self.blocks)
+        return sum(len(block.ends) for block in self.blocks)
 
     def scores(self, tokenizer: Tokenizer) -> dict[int, NgramScore]:
         """Return the score of the model of each order; empty for less than two units."""
@@ -73,35 +74,25 @@ class NgramModels:
         encoder = unit_encoder(tokenizer, self.num_threads)
         ids: list[NDArray[Any]] = []
         ends: list[NDArray[np.int64]] = []
-        for data, unit_ends in self.blocks:
+        for data, unit_ends, _ in self.blocks:
             own, own_ends = encode_units(encoder, data, unit_ends)
             ends.append(own_ends + sum(map(len, ids)))
             ids.append(own)
-        n_bytes = np.concatenate([np.diff(unit_ends, prepend=0) for _, unit_ends in self.blocks])
+        n_bytes = np.concatenate([np.diff(block.ends, prepend=0) for block in self.blocks])
         held_out = split_documents(self.n_units, self.seed)
-        scores = ngram_scores(
+        return ngram_scores(
             np.concatenate(ids), np.concatenate(ends), n_bytes, tokenizer.n_vocab, held_out=held_out
         )
-        return {score.order: score for score in scores}
 
 
-def split_documents(n: int, seed: int = 0, held_out: float = 0.2) -> NDArray[np.bool_]:
-    """Return which of `n` documents are held out: at random, but at least one, and not all.
+def split_documents(n: int, seed: int = 0) -> NDArray[np.bool_]:
+    """Return which of `n` documents are held out: a fifth at random, but at least one, and not all.
 
     Args:
-        n: Number of documents.
+        n: Number of documents, at least two.
         seed: Seed of the choice.
-        held_out: Share of the documents.
-
-    Raises:
-        CorpusError: There are fewer than two documents.
     """
-    if n < 2:
-        raise CorpusError(
-            "an n-gram model is trained on some documents and scored on others, and there is only one",
-            hint="give more files, or divide the text: --documents line",
-        )
-    n_held_out = min(n - 1, max(1, round(held_out * n)))
+    n_held_out = min(n - 1, max(1, round(_HELD_OUT * n)))
     mask = np.zeros(n, np.bool_)
     mask[np.random.default_rng(seed).permutation(n)[:n_held_out]] = True
     return mask
@@ -114,9 +105,8 @@ def ngram_scores(
     n_vocab: int,
     *,
     held_out: NDArray[np.bool_],
-    orders: Sequence[int] = ORDERS,
-) -> list[NgramScore]:
-    """Train n-gram models on some documents and score them on the others.
+) -> dict[int, NgramScore]:
+    """Train a bigram and a trigram model on some documents, and score them on the others.
 
     Every document begins with a symbol that is not predicted, and ends with one that is.
 
@@ -125,27 +115,27 @@ def ngram_scores(
         ends: Offset in `ids` at which those of each document end.
         n_bytes: Bytes of each document's text.
         n_vocab: Number of ids.
-        held_out: Which documents are scored.
-        orders: 2 for bigrams, 3 for trigrams.
+        held_out: Which documents are scored; at least one, and not all.
+
+    Returns:
+        The scores by order: 2 for bigrams, 3 for trigrams.
 
     Raises:
-        CorpusError: The vocabulary is too large, or no document is left for one of the parts.
+        CorpusError: The vocabulary is too large.
     """
     if n_vocab + 2 > _MAX_VOCABULARY:
         raise CorpusError(
             f"n-gram models are limited to {_MAX_VOCABULARY - 2:,} ids, and there are {n_vocab:,}"
         )
-    if held_out.all() or not held_out.any():
-        raise CorpusError("an n-gram model needs documents to train on, and others to be scored on")
     tokens, firsts = _with_symbols(ids, ends, n_vocab)
     train, test = (_select(tokens, firsts, part) for part in (~held_out, held_out))
     del tokens
     n_before = test[1][:-1] - np.arange(len(test[1]) - 1)
-    scores: list[NgramScore] = []
-    for order in orders:
+    scores: dict[int, NgramScore] = {}
+    for order in ORDERS:
         probabilities = _probabilities(_ngrams(*train, order), _ngrams(*test, order), order, n_vocab + 1)
         bits = np.add.reduceat(-np.log2(probabilities), n_before)
-        scores.append(NgramScore(order, bits, n_bytes[held_out]))
+        scores[order] = NgramScore(bits, n_bytes[held_out])
     return scores
 
 

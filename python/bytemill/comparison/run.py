@@ -217,8 +217,8 @@ def compare(
             "n_units": counts.n_units,
             "sha256": counts.sha256,
         }
-        histograms[group] = counts.histograms
-        beginnings[group] = b"".join(data for data, _ in counts.kept) if speed else b""
+        histograms[group] = {name: counts.tokens[name].histogram for name in opened}
+        beginnings[group] = b"".join(units.data for units in counts.kept) if speed else b""
     result.vocabularies.extend(
         vocabulary_difference(first, second, tables, histograms) for first, second in pairs
     )
@@ -245,12 +245,13 @@ def _figures(
     """Return the values of all figures by tokenizer, with their samples."""
     values: dict[str, dict[str, Value]] = {name: {} for name in FIGURES}
     for name, tokenizer in tokenizers.items():
+        own = counts.tokens[name]
         counted = Counted(
             tokenizer,
             tables[name],
-            counts.text | counts.tokens[name],
-            counts.lengths[name],
-            counts.histograms[name],
+            counts.text.columns | own.sums.columns,
+            own.lengths,
+            own.histogram,
             models,
             syntax,
             seed,

@@ -48,7 +48,7 @@ class SyntaxMarks:
         """Text of units in a known language, their ends, and the boundaries of each as `leaf_boundaries` gives them."""
         languages: set[str] = set()
         n_bytes = 0
-        for (data, ends), source in zip(counts.kept, counts.kept_sources, strict=True):
+        for data, ends, source in counts.kept:
             language = LANGUAGES.get(PurePath(source.split("!")[-1]).suffix.lower())
             if language is None or n_bytes >= SYNTAX_BYTES:
                 continue

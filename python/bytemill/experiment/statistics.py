@@ -220,23 +220,6 @@ def holm(ps: Sequence[float]) -> list[float]:
     return corrected
 
 
-def document_interval(
-    first: NDArray[np.float64], second: NDArray[np.float64], n_bytes: NDArray[np.int64], seed: int = 0
-) -> tuple[float, float] | None:
-    """Return the 95 % interval of the difference in bits per byte over documents drawn with replacement.
-
-    It shows how much the difference depends on the text, while that over seeds shows how much it depends on chance in
-    training.
-
-    Args:
-        first: Bits of each document.
-        second: Bits of the same documents under the other model.
-        n_bytes: Bytes of each document.
-        seed: Seed of the samples.
-    """
-    return ratio_interval(first - second, n_bytes, seed)
-
-
 def spearman(x: Sequence[float], y: Sequence[float], seed: int = 0) -> tuple[float, float] | None:
     """Return Spearman's ρ and its p-value by permutation; None for fewer than three pairs, or if all x or y are equal.
 
