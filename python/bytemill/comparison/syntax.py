@@ -46,7 +46,6 @@ class SyntaxMarks:
         """Why there are none."""
         self.blocks: list[tuple[bytes, NDArray[np.int64], list[list[tuple[int, int]]]]] = []
         """Text of units in a known language, their ends, and the boundaries of each as `leaf_boundaries` gives them."""
-        languages: set[str] = set()
         n_bytes = 0
         for data, ends, source in counts.kept:
             language = LANGUAGES.get(PurePath(source.split("!")[-1]).suffix.lower())
@@ -56,17 +55,11 @@ class SyntaxMarks:
             if parser is None:
                 self.note = "needs the extra code"
                 return
-            languages.add(language)
             starts = [0, *ends.tolist()[:-1]]
-            self.blocks.append(
-                (
-                    data,
-                    ends,
-                    [leaf_boundaries(data[a:b], parser) for a, b in zip(starts, ends.tolist(), strict=True)],
-                )
-            )
+            leaves = [leaf_boundaries(data[a:b], parser) for a, b in zip(starts, ends.tolist(), strict=True)]
+            self.blocks.append((data, ends, leaves))
             n_bytes += len(data)
-        if not languages:
+        if not self.blocks:
             self.note = "no code by the names of the files"
 
     def kept(self, tokenizer: Tokenizer, table: TokenTable) -> NDArray[np.int64] | None:
