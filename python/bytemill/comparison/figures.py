@@ -376,23 +376,17 @@ for _figure in (
         "lower",
         decimals=0,
     ),
-    Figure(
-        "tokens_per_document_p95",
-        "tokens/document, 95 %",
-        "95th percentile over documents",
-        "typical documents",
-        tokens_quantile(0.95),
-        "lower",
-        decimals=0,
-    ),
-    Figure(
-        "tokens_per_document_p99",
-        "tokens/document, 99 %",
-        "99th percentile over documents",
-        "typical documents",
-        tokens_quantile(0.99),
-        "lower",
-        decimals=0,
+    *(
+        Figure(
+            f"tokens_per_document_p{percent}",
+            f"tokens/document, {percent} %",
+            f"{percent}th percentile over documents",
+            "typical documents",
+            tokens_quantile(percent / 100),
+            "lower",
+            decimals=0,
+        )
+        for percent in (95, 99)
     ),
     Figure(
         "vocabulary_used",
@@ -409,26 +403,15 @@ for _figure in (
         "whether the tokens are good ones: a random vocabulary can be efficient",
         efficiency(1),
     ),
-    Figure(
-        "renyi_efficiency_2",
-        "Rényi efficiency, α = 2",
-        "Rényi entropy of the tokens / log₂ of the vocabulary",
-        "as for Shannon's",
-        efficiency(2),
-    ),
-    Figure(
-        "renyi_efficiency_2.5",
-        "Rényi efficiency, α = 2.5",
-        "Rényi entropy of the tokens / log₂ of the vocabulary",
-        "as for Shannon's",
-        efficiency(2.5),
-    ),
-    Figure(
-        "renyi_efficiency_3",
-        "Rényi efficiency, α = 3",
-        "Rényi entropy of the tokens / log₂ of the vocabulary",
-        "as for Shannon's",
-        efficiency(3),
+    *(
+        Figure(
+            f"renyi_efficiency_{alpha}",
+            f"Rényi efficiency, α = {alpha}",
+            "Rényi entropy of the tokens / log₂ of the vocabulary",
+            "as for Shannon's",
+            efficiency(alpha),
+        )
+        for alpha in (2, 2.5, 3)
     ),
     Figure(
         "partial_characters",
