@@ -403,8 +403,11 @@ def load_optimizer_state(
                 "the checkpoint's optimizer is of other parameters, or of these in another order",
                 hint="load it into an optimizer of the same kind over the same model",
             )
-        for number, moments in state["state"].items() if parameter_shapes is None else ():
-            shape: list[int] = shapes[number]
+        moments_of = cast(
+            "dict[int, dict[str, object]]", {} if parameter_shapes is not None else state["state"]
+        )
+        for number, moments in moments_of.items():
+            shape = shapes[number]
             for name, moment in moments.items():
                 if isinstance(moment, Tensor) and moment.ndim and list(moment.size()) != shape:
                     raise CheckpointError(
