@@ -29,7 +29,8 @@ from bytemill.errors import (
 from bytemill.lm.training import evaluation, preparation, trainer
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.data import data_folders
-from bytemill.lm.training.metrics_log import MEASURED, read_metrics
+from bytemill.lm.training.log_records import MEASURED
+from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_checkpoint import OPTIMIZER, TRAINER, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train

@@ -1,12 +1,16 @@
 """What the studio offers."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import bytemill
 from bytemill.errors import CorpusError
+from bytemill.lm.training import config_sources
+from bytemill.studio import run_settings
 from bytemill.studio.library import Library, Shelf
 
 
@@ -100,3 +104,23 @@ def test_a_repository_of_the_hub_is_offered_under_an_id_without_a_slash(
     assert (
         library.tokenizer(entry.id).fingerprint == bytemill.Tokenizer.load(root / "smaller.json").fingerprint
     )
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_studio_starts_without_torch(is_installed: bool):
+    """It takes a second and hundreds of megabytes to import, and is not part of the extra."""
+    hidden = "importlib.util.find_spec = lambda name, *more: None if name == 'torch' else find(name, *more)\n"
+    code = (
+        "import importlib.util, sys\nfind = importlib.util.find_spec\n"
+        + ("" if is_installed else hidden)
+        + "import bytemill.studio.app, bytemill.studio.server\n"
+        "print([name for name in ('torch', 'scipy', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_the_table_of_paths_is_the_one_of_runs():
+    assert run_settings._PATHS == config_sources.TABLE

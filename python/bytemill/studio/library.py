@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from bytemill.errors import CorpusError, TokenizerFileError
-from bytemill.experiment.results import StudyFolder
 from bytemill.formats.paths import SIDECAR_FILES, vocab_and_merges_paths
 from bytemill.studio.errors import NotThereError
 from bytemill.studio.files import open_regular, problem_of, require_regular, shown_name
@@ -39,6 +38,7 @@ MAX_OPENED = 16
 MAX_TEXT_BYTES = 5_000_000
 _SECONDS = 2.0
 """A folder is searched again after this time, and a large one after 20 times as long as the search takes."""
+_STUDY_FILES = ("results.jsonl", "study.json", "study.toml", "failures.json", "figures.json", "report.html")
 _TOKENIZER_ENDINGS = frozenset({".json", ".tiktoken", ".gguf"})
 _TEXT_ENDINGS = frozenset(
     {".txt", ".md", ".rst", ".tex", ".py", ".rs", ".c", ".h", ".go", ".java", ".js", ".ts"}
@@ -256,7 +256,7 @@ def _files_of(kind: Literal["tokenizers", "studies", "texts"], entry: Entry) -> 
     if kind == "texts":
         return [entry.path]
     if kind == "studies":
-        return StudyFolder(entry.path).files
+        return [entry.path / name for name in _STUDY_FILES]
     folder = entry.path if entry.path.is_dir() else entry.path.parent
     sidecars = [folder / name for name in SIDECAR_FILES]
     return [*dict.fromkeys([entry.path, *vocab_and_merges_paths(entry.path), *sidecars])]

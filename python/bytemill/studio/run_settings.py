@@ -5,13 +5,14 @@ from __future__ import annotations
 import tomllib
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill.lm.training.config_sources import TABLE
 from bytemill.studio.files import open_regular, plain
 
 if TYPE_CHECKING:
     from bytemill.studio.library import Entry
 
 MAX_BYTES = 1 << 20
+_PATHS = "paths"
+"""The table of where relative paths start from (`lm.training.config_sources.TABLE`, whose package needs torch)."""
 
 
 def read_settings(run: Entry) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def read_settings(run: Entry) -> dict[str, Any]:
         raise ValueError("it is nested too deeply") from error
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"it is not TOML: {error}") from error
-    settings.pop(TABLE, None)  # a browser learns no paths of this machine
+    settings.pop(_PATHS, None)  # a browser learns no paths of this machine
     return _flat(settings)
 
 

@@ -19,7 +19,8 @@ from bytemill.lm.processes import Processes
 from bytemill.lm.training import trainer
 from bytemill.lm.training.batch_reader import n_sequences
 from bytemill.lm.training.config import TrainConfig, resolve
-from bytemill.lm.training.metrics_log import MEASURED, read_metrics
+from bytemill.lm.training.log_records import MEASURED
+from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.optimization import describe_groups, make_optimizer, set_rates
 from bytemill.lm.training.run_checkpoint import AVERAGE, TRAINER, WEIGHTS
 from bytemill.lm.training.trainer import train

@@ -20,7 +20,7 @@ from bytemill.lm.training.distributed import whole_model
 from bytemill.lm.training.run import is_due, is_validation_due
 
 if TYPE_CHECKING:
-    from bytemill.lm.training.metrics_log import Recorder
+    from bytemill.lm.training.log_records import Recorder
     from bytemill.lm.training.run import Run
 
 

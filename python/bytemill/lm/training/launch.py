@@ -34,7 +34,7 @@ from bytemill.lm.training.trainer import train
 if TYPE_CHECKING:
     from bytemill.lm.processes import StopRequest
     from bytemill.lm.training.config import Resolved
-    from bytemill.lm.training.metrics_log import OnRecord
+    from bytemill.lm.training.log_records import OnRecord
 
 _GRACE_SECONDS = 3.0
 """Time for the other processes to end after the first error; then they are killed."""

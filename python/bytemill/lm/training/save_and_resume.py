@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bytemill.lm.training.config import Resolved, TrainConfig
-    from bytemill.lm.training.metrics_log import Recorder
+    from bytemill.lm.training.log_records import Recorder
     from bytemill.lm.training.run import Run
 
 

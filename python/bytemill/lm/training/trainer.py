@@ -18,7 +18,7 @@ from bytemill.lm.planning import flops_per_token
 from bytemill.lm.processes import join_processes, stop_signals
 from bytemill.lm.training.batch_reader import n_sequences
 from bytemill.lm.training.evaluation import evaluate_if_due
-from bytemill.lm.training.metrics_log import OnRecord, Recorder, Speed
+from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
 from bytemill.lm.training.optimization import describe_groups, set_rates
 from bytemill.lm.training.preparation import MEMORY_HINT, peak_rate, prepare
 from bytemill.lm.training.run import is_due
