@@ -95,3 +95,13 @@ impl From<std::io::Error> for Error {
         Self::Io(error)
     }
 }
+
+/// An [`Error::Invalid`] as a result.
+pub(crate) fn invalid<T>(message: String) -> Result<T> {
+    Err(Error::Invalid(message))
+}
+
+/// Bytes as messages show them.
+pub(crate) fn show(bytes: &[u8]) -> String {
+    format!("b\"{}\"", bytes.escape_ascii())
+}

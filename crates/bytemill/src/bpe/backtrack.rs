@@ -9,9 +9,8 @@
 use super::backtrack_tables::{AdjacencyCache, DeadEnds};
 use super::heap::check_length;
 use super::live_merges::{can_be_adjacent, reachable_symbols};
-use super::merger::append;
 use super::trie::Trie;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::vocab::Vocab;
 use crate::vocab::pair_table::{NONE, PairTable};
@@ -156,4 +155,11 @@ impl Backtracker {
         }
         Ok(true)
     }
+}
+
+/// Appends `make(symbol)` for each symbol to `out`.
+pub(super) fn append<T>(symbols: &[u32], out: &mut Vec<T>, make: impl Fn(u32) -> T) -> Result<()> {
+    out.try_reserve(symbols.len()).map_err(|_| Error::memory::<T>(out.len() + symbols.len()))?;
+    out.extend(symbols.iter().map(|&symbol| make(symbol)));
+    Ok(())
 }

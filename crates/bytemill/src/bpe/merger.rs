@@ -1,6 +1,6 @@
 //! The one place that decides how a pre-token is merged: the table of [`limits`](super::limits) in code.
 
-use super::backtrack::Backtracker;
+use super::backtrack::{Backtracker, append};
 use super::heap::{lookup, merge_with_heap};
 use super::limits::{HEAP_BYTES, MAX_COLLECTED_BYTES, MAX_LOCKSTEP_BYTES, MAX_LOCKSTEP_SHORT_BYTES, MAX_SINGLE_BYTES};
 use super::lockstep::merge_group;
@@ -23,13 +23,6 @@ pub fn merge(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, interrupt: 
         32..=MAX_SINGLE_BYTES => merge_one::<{ MAX_SINGLE_BYTES + 1 }>(pairs, pretoken, out),
         _ => merge_with_heap(pretoken, lookup(pairs), out, |_| {}, interrupt),
     }
-}
-
-/// Appends `make(symbol)` for each symbol to `out`.
-pub(super) fn append<T>(symbols: &[u32], out: &mut Vec<T>, make: impl Fn(u32) -> T) -> Result<()> {
-    out.try_reserve(symbols.len()).map_err(|_| Error::memory::<T>(out.len() + symbols.len()))?;
-    out.extend(symbols.iter().map(|&symbol| make(symbol)));
-    Ok(())
 }
 
 /// A group of one.

@@ -2,8 +2,8 @@
 //!
 //! In reading order:
 //!
-//! 1. `encoder`: what a tokenizer is, and the loop over blocks of pre-tokens (split, hash, look up, resolve);
-//! 2. `session`, `workspace_pool`: where a call gets its buffers from;
+//! 1. `encoder`: what a tokenizer is; `session`, `workspace_pool`: where a call gets its buffers from;
+//! 2. `segment`: the loop over blocks of pre-tokens (split, hash, look up, resolve);
 //! 3. `workspace`: the two passes that every pre-token takes, hash and look up;
 //! 4. `short_cache` (with `key_hash`) and `long_cache`: ids of recently seen pre-tokens;
 //! 5. `pending`: pre-tokens that the cache does not hold, merged many at a time;
@@ -19,6 +19,7 @@ mod key_hash;
 mod long_cache;
 mod merge_barriers;
 mod pending;
+mod segment;
 mod session;
 mod short_cache;
 mod spans;

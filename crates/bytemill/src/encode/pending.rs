@@ -4,17 +4,12 @@
 //! there are many, and then they are merged in lockstep. Until then a *placeholder*, a number that is no id, stands for the
 //! ids of each of them, both in the buffered ids and in the cache, so that a pre-token that occurs twice is merged once.
 
-use super::encoder::Encoder;
 use super::id::Id;
 use super::long_cache::LongCache;
 use super::short_cache::{SHORT_IDS, ShortCache};
-use super::workspace::Workspace;
-use crate::bpe::limits::{MAX_LOCKSTEP_BYTES, MAX_LOCKSTEP_SHORT_BYTES};
-use crate::bpe::{GROUP, merge_group};
 use crate::error::{Error, Result};
 use crate::sys::hash::Packed;
 use crate::sys::huge_pages;
-use crate::sys::interrupt::Interrupt;
 use std::ops::Range;
 
 /// Pending pre-tokens that are resolved together; no number from 64 to 1,024 was clearly better.
@@ -23,23 +18,19 @@ const MANY: usize = 256;
 /// Numbers from here on are placeholders. Ids are below: they are fewer than sixteen times the number of tokens.
 const FIRST_PLACEHOLDER: u32 = 1 << 31;
 
-/// Lanes for [`MAX_LOCKSTEP_SHORT_BYTES`] and for [`MAX_LOCKSTEP_BYTES`].
-const SHORT_LANES: usize = MAX_LOCKSTEP_SHORT_BYTES + 1;
-const LONG_LANES: usize = MAX_LOCKSTEP_BYTES + 1;
-
 /// Ids are copied in blocks of this many, also where fewer are needed: their number is unpredictable.
 const COPY_BLOCK: usize = 16;
 
 #[derive(Default)]
 pub struct Pending {
-    pretokens: Vec<Pretoken>,
+    pub pretokens: Vec<Pretoken>,
     /// Indices of placeholders among the buffered ids, in ascending order, and the pre-token that each stands for.
     occurrences: Vec<(u32, u32)>,
     /// Where the ids of each pre-token start in `ids`, once they are known, and how many they are.
-    spans: Vec<(u32, u32)>,
-    ids: Vec<u32>,
-    /// Pre-tokens to be merged with [`SHORT_LANES`] and with [`LONG_LANES`].
-    to_merge: [Vec<u32>; 2],
+    pub spans: Vec<(u32, u32)>,
+    pub ids: Vec<u32>,
+    /// Pre-tokens to be merged in lockstep: short ones, and others.
+    pub to_merge: [Vec<u32>; 2],
 }
 
 pub struct Pretoken {
@@ -56,14 +47,14 @@ pub struct Pretoken {
 }
 
 impl Pretoken {
-    fn is_short(&self) -> bool {
+    pub fn is_short(&self) -> bool {
         self.key != Packed::NO_KEY
     }
 
     /// What the long cache knows it by: its bytes, or the key and a last byte that is not the last one of any text. `sixteen`
     /// is scratch space.
     #[inline]
-    fn long_key<'b>(&self, text: &'b [u8], sixteen: &'b mut [u8; 16]) -> &'b [u8] {
+    pub fn long_key<'b>(&self, text: &'b [u8], sixteen: &'b mut [u8; 16]) -> &'b [u8] {
         if !self.is_short() {
             return &text[self.range.clone()];
         }
@@ -110,7 +101,7 @@ impl Pending {
     }
 
     /// Puts the ids of all pre-tokens into the caches, in place of the placeholders.
-    fn store(&mut self, text: &[u8], short_cache: &mut ShortCache, long_cache: &mut LongCache) {
+    pub fn store(&mut self, text: &[u8], short_cache: &mut ShortCache, long_cache: &mut LongCache) {
         // Ids are copied in blocks.
         self.ids.extend([0; COPY_BLOCK]);
         for (pretoken, &(start, n_ids)) in self.pretokens.iter().zip(&self.spans) {
@@ -128,12 +119,10 @@ impl Pending {
             long_cache.insert(pretoken.long_key(text, &mut [0; 16]), pretoken.long_hash, &ids[..n_ids]);
         }
     }
-}
 
-impl Workspace {
-    /// Appends the buffered ids to `out`, with resolved ids in place of placeholders.
-    fn flush<T: Id>(&mut self, out: &mut Vec<T>) -> Result<()> {
-        let Self { ids, pending: Pending { occurrences, spans, ids: resolved, .. }, .. } = self;
+    /// Appends the buffered `ids` to `out`, with resolved ids in place of placeholders, and clears both.
+    pub fn flush<T: Id>(&mut self, ids: &mut Vec<u32>, out: &mut Vec<T>) -> Result<()> {
+        let Self { occurrences, spans, ids: resolved, .. } = self;
         let n_resolved: usize = occurrences.iter().map(|&(_, pretoken)| spans[pretoken as usize].1 as usize).sum();
         let n_more = ids.len() - occurrences.len() + n_resolved + COPY_BLOCK;
         out.try_reserve(n_more).map_err(|_| Error::memory::<T>(out.len() + n_more))?;
@@ -155,103 +144,7 @@ impl Workspace {
         }
         append(&ids[start..], ids.len() - COPY_BLOCK - start);
         ids.clear();
-        self.pending.clear();
+        self.clear();
         Ok(())
-    }
-}
-
-impl Encoder {
-    /// Finds the ids of all pending pre-tokens and appends the buffered ids to `out`.
-    #[inline(never)]
-    pub(super) fn resolve<T: Id>(
-        &self,
-        workspace: &mut Workspace,
-        text: &[u8],
-        out: &mut Vec<T>,
-        interrupt: Interrupt,
-    ) -> Result<()> {
-        if workspace.ids.is_empty() {
-            return Ok(());
-        }
-        self.look_up_pending(workspace, text, interrupt)?;
-        let Workspace { pending, short_cache, long_cache, .. } = workspace;
-        self.merge_pending::<SHORT_LANES>(pending, 0, text);
-        self.merge_pending::<LONG_LANES>(pending, 1, text);
-        pending.store(text, short_cache, long_cache);
-        workspace.flush(out)?;
-        workspace.short_cache.grow();
-        Ok(())
-    }
-
-    /// Resolves the pre-tokens that a table holds, and those too long for lockstep.
-    fn look_up_pending(&self, workspace: &mut Workspace, text: &[u8], interrupt: Interrupt) -> Result<()> {
-        let Workspace { pending, short_cache, long_cache, symbols, .. } = workspace;
-        let Pending { pretokens, spans, ids, to_merge: [short, long], .. } = pending;
-        for (index, pretoken) in (0..).zip(pretokens) {
-            let start = ids.len();
-            let hash = pretoken.long_hash;
-            if long_cache.may_hold(hash)
-                && let Some(known) = long_cache.get(pretoken.long_key(text, &mut [0; 16]), hash)
-            {
-                ids.extend_from_slice(known);
-                pretoken.is_cached = true;
-                if pretoken.is_short() {
-                    short_cache.remove_placeholder(pretoken.key, pretoken.short_hash);
-                }
-            } else if pretoken.is_short() {
-                if let Some(id) = self.unreachable_token(&pretoken.key.bytes()[..pretoken.key.n_bytes()]) {
-                    ids.push(id);
-                } else {
-                    // The line may have left the processor's cache since the lookup.
-                    short_cache.lines().prefetch(pretoken.short_hash);
-                    short.push(index);
-                }
-            } else {
-                let bytes = &text[pretoken.range.clone()];
-                if bytes.len() >= LONG_LANES {
-                    self.encode_pretoken(bytes, symbols, ids, interrupt)?;
-                    long_cache.insert(bytes, hash, &ids[start..]);
-                    pretoken.is_cached = true;
-                } else if let Some(id) = self.unreachable_token(bytes) {
-                    ids.push(id);
-                } else {
-                    long.push(index);
-                }
-            }
-            spans.push((start as u32, (ids.len() - start) as u32));
-        }
-        Ok(())
-    }
-
-    /// Merges the pre-tokens of one of the lists in lockstep.
-    fn merge_pending<const LANES: usize>(&self, pending: &mut Pending, list: usize, text: &[u8]) {
-        let Pending { pretokens, spans, ids, to_merge, .. } = pending;
-        let to_merge = &to_merge[list];
-        let bytes = |index: usize, lanes: &mut [u8; LANES]| {
-            let pretoken = &pretokens[to_merge[index] as usize];
-            if LANES == SHORT_LANES {
-                lanes[..16].copy_from_slice(&pretoken.key.bytes());
-                pretoken.key.n_bytes()
-            } else {
-                let bytes = &text[pretoken.range.clone()];
-                lanes[..bytes.len()].copy_from_slice(bytes);
-                bytes.len()
-            }
-        };
-        merge_group::<LANES, GROUP>(self.vocab().pairs(), to_merge.len(), bytes, |index, symbols, n_symbols| {
-            let id = |&symbol: &u32| self.vocab().symbol_id(symbol);
-            spans[to_merge[index] as usize] = (ids.len() as u32, n_symbols as u32);
-            // Four at a time: their number is unpredictable, and most pre-tokens have no more.
-            let n_copied = n_symbols.next_multiple_of(4);
-            for four in symbols[..n_copied].as_chunks::<4>().0 {
-                ids.extend_from_slice(&four.each_ref().map(id));
-            }
-            ids.truncate(ids.len() + n_symbols - n_copied);
-            if let Some(leftovers) = self.vocab().leftovers() {
-                let span = &mut spans[to_merge[index] as usize];
-                leftovers.expand(ids, span.0 as usize);
-                span.1 = (ids.len() - span.0 as usize) as u32;
-            }
-        });
     }
 }

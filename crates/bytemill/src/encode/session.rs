@@ -1,9 +1,9 @@
 //! Encoding one text after another with one workspace.
 
 use super::cutter::Cutter;
-use super::encoder::{Allowed, Encoder, check_every};
+use super::encoder::{Allowed, Encoder};
 use super::id::{Id, check_width};
-use super::workspace::Workspace;
+use super::workspace::{Workspace, check_every};
 use super::workspace_pool;
 use crate::error::Result;
 use crate::special::Segment;
@@ -80,6 +80,31 @@ fn encode_piece<T: Id>(
 }
 
 impl Encoder {
+    /// Appends the ids of `text` to `out`.
+    ///
+    /// # Errors
+    /// [`Error::SpecialToken`] with [`Allowed::Refused`]; [`Error::Pattern`] if a custom pattern fails; [`Error::Invalid`] if
+    /// an id does not fit `T` or a pre-token has 4 GiB or more; [`Error::Memory`]; the error of `interrupt`. The content of
+    /// `out` is unspecified then.
+    pub fn encode<T: Id>(&self, text: &str, allowed: Allowed, out: &mut Vec<T>, interrupt: Interrupt) -> Result<()> {
+        self.session(|session| session.encode(text, 0, allowed, out, interrupt))
+    }
+
+    /// Appends the ids of bytes that may not be UTF-8, without special tokens. A malformed sequence is a pre-token.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_bytes<T: Id>(&self, bytes: &[u8], out: &mut Vec<T>, interrupt: Interrupt) -> Result<()> {
+        check_width::<T>(self.vocab().n_ids())?;
+        self.with_workspace(|workspace| {
+            bytes.utf8_chunks().try_for_each(|chunk| {
+                self.encode_segment(workspace, chunk.valid(), out, interrupt)?;
+                self.encode_pretoken(chunk.invalid(), &mut workspace.symbols, out, interrupt)?;
+                check_every(&mut workspace.since_check, 1, interrupt)
+            })
+        })
+    }
+
     /// Calls `work` with a session.
     ///
     /// # Errors

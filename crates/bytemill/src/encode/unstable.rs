@@ -8,8 +8,8 @@
 //! Only the last offsets, as many as the longest token has bytes, have tokens to try, so the number of lists does not grow with
 //! the text. But each list starts at the first unstable byte, so there is a limit on their total length.
 
-use super::encoder::{Allowed, Encoder, check_every};
-use super::workspace::Workspace;
+use super::encoder::{Allowed, Encoder};
+use super::workspace::{Workspace, check_every};
 use crate::error::{Error, Result};
 use crate::special::Segment;
 use crate::sys::interrupt::Interrupt;

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::pretokenize::BLOCK;
 use crate::sys::cpu::Kernel;
 use crate::sys::hash::{PACKED_BYTES, Packed, long_hash};
+use crate::sys::interrupt::Interrupt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -34,6 +35,9 @@ pub struct Workspace {
     /// Bytes encoded since the last cancellation check.
     pub since_check: usize,
 }
+
+/// Bytes of text between two cancellation checks.
+pub(super) const BYTES_PER_CHECK: usize = 1 << 20;
 
 /// Symbols of scratch space kept between texts.
 const MAX_KEPT_SYMBOLS: usize = MAX_COLLECTED_BYTES;
@@ -190,6 +194,18 @@ fn look_up_other(
     };
     slot.copy_from_slice(&[MaybeUninit::new(placeholder); SHORT_IDS]);
     1
+}
+
+/// Counts `n_bytes` of work and checks for cancellation when there is enough of it. The count carries over from text to text:
+/// many short ones must be interruptible too.
+#[inline]
+pub(super) fn check_every(since_check: &mut usize, n_bytes: usize, interrupt: Interrupt) -> Result<()> {
+    *since_check += n_bytes;
+    if *since_check >= BYTES_PER_CHECK {
+        *since_check = 0;
+        interrupt()?;
+    }
+    Ok(())
 }
 
 /// See [`Workspace::hash`].

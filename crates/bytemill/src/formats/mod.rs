@@ -5,10 +5,12 @@
 //! accept what the slow one refuses.
 //!
 //! - `rank_file`: tiktoken's rank files; `ranks`: [`Vocab::from_ranks`](crate::vocab::Vocab::from_ranks), the merges behind ranks
+//! - `characters`: [`Vocab::from_characters`](crate::vocab::Vocab::from_characters), characters put together from bytes
 //! - `tokenizer_json`: Hugging Face's `tokenizer.json`, on top of `text::byte_characters` (GPT-2's characters for bytes)
 //! - `needed_merges`: drops the merges that are never applied from lists that name every split of a token
 
-pub(crate) mod needed_merges;
+mod characters;
+mod needed_merges;
 mod rank_file;
 mod ranks;
 mod tokenizer_json;

@@ -1,9 +1,9 @@
 //! Vocabularies from ranks (tiktoken's rule), and the merges behind the ranks.
 
 use crate::bpe::merge;
-use crate::error::Result;
+use crate::error::{Result, invalid, show};
 use crate::sys::interrupt::no_interrupt;
-use crate::vocab::{MergedTokens, TokenList, Vocab, invalid, show};
+use crate::vocab::{MergedTokens, TokenList, Vocab};
 
 impl Vocab {
     /// A vocabulary from ranks: a token's id is its priority, and any two neighbours whose bytes together are a token may

@@ -2,7 +2,6 @@
 
 use super::automaton::{LazyAutomaton, Scan, Stop};
 use super::blocks::MAX_ENDS;
-use super::pattern::Matcher;
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -42,10 +41,10 @@ impl CustomPattern {
         Ok(Self { automaton: LazyAutomaton::never(), ..Self::new(expression)? })
     }
 
-    /// What finds the matches.
+    /// Whether an automaton finds the matches.
     #[must_use]
-    pub fn matcher(&self) -> Matcher {
-        if self.automaton.get(&self.expression).is_some() { Matcher::Automaton } else { Matcher::Backtracking }
+    pub fn has_automaton(&self) -> bool {
+        self.automaton.get(&self.expression).is_some()
     }
 
     /// The end of the first pre-token of a text that is not empty.

@@ -1,5 +1,11 @@
 //! What is read from the text of an expression without parsing it.
 
+/// Separates the expressions of several steps. A comment, so that no expression contains it by chance.
+pub const THEN: &str = "(?#then)";
+
+/// Separates the steps on characters from those on bytes. A comment, as [`THEN`].
+pub const THEN_BYTES: &str = "(?#bytes)";
+
 /// The end of a line as Oniguruma's `$` is translated, and as an assertion that an automaton knows.
 pub(super) const BEFORE_LINE_END: &str = r"(?=\n|\z)";
 pub(super) const LINE_END: &str = "(?m:$)";

@@ -3,17 +3,16 @@
 //! The pre-tokens of a text tile it: text that a custom pattern does not match becomes pre-tokens, too, unless it is dropped on
 //! request. Reading order:
 //!
-//! 1. `pattern`: the interface. `named`: the table of patterns with a matcher of their own.
+//! 1. `pattern`: the interface, and several patterns in a row. `named`: the table of patterns with a matcher of their own.
 //! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time. `compile`: which
 //!    other expressions have such rules.
 //! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
-//! 4. `custom`, `steps`, `automaton`: other expressions, and several in a row, by an automaton where that is possible. `spaces`: splitting
-//!    before spaces. `byte_steps`: steps that may divide characters. `expression`: reading expressions. `cut`: safe cuts of a text.
+//! 4. `custom`, `automaton`: other expressions, and several in a row, by an automaton where that is possible. `spaces`: splitting
+//!    before spaces. `expression`: reading expressions. `cut`: safe cuts of a text.
 
 mod automaton;
 mod block;
 mod blocks;
-mod byte_steps;
 mod carry;
 mod chars;
 mod classify;
@@ -26,13 +25,11 @@ mod named;
 mod pattern;
 mod rules;
 mod spaces;
-mod steps;
 
-pub use byte_steps::THEN_BYTES;
+pub use expression::{THEN, THEN_BYTES};
 pub use named::{NAMED, NamedPattern};
 pub use pattern::{BLOCK, Matcher, Pattern, RuledPattern, Splits};
 pub use spaces::Spaces;
-pub use steps::THEN;
 
 /// The names of the instruction sets that this processor has and the core uses, the fastest first.
 pub fn instruction_sets() -> impl Iterator<Item = &'static str> {

@@ -3,7 +3,7 @@
 //! The block is for a cache, not for exchange: its format changes with the tables. It ends with a checksum, and what indexes into a
 //! table is checked, so that damaged blocks are refused.
 
-use super::characters::{FIRST_LEFTOVER, Fallback, Leftover, Leftovers};
+use super::leftovers::{FIRST_LEFTOVER, Fallback, Leftover, Leftovers};
 use super::pair_table::PairTable;
 use super::tokens::TokenIndex;
 use super::vocabulary::{Vocab, offset_from};

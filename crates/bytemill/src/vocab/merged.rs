@@ -1,10 +1,10 @@
 //! Vocabularies from an ordered list of merges.
 
-use super::characters::Leftovers;
+use super::leftovers::Leftovers;
 use super::pair_table::PairTable;
 use super::tokens::{TokenIndex, TokenList};
-use super::vocabulary::{Vocab, invalid, show};
-use crate::error::Result;
+use super::vocabulary::Vocab;
+use crate::error::{Result, invalid, show};
 
 /// The symbol of a token that no merge makes.
 const NO_SYMBOL: u32 = u32::MAX;
@@ -148,7 +148,7 @@ impl MergedTokens {
     ///
     /// # Errors
     /// As [`MergedTokens::finish`].
-    pub(super) fn finish_characters(
+    pub(crate) fn finish_characters(
         self,
         aliases: Vec<(u32, Vec<u8>)>,
         special: Vec<(String, u32)>,

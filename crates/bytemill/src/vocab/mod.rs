@@ -5,12 +5,12 @@
 //! first. Outside, a token has the *id* that its file gives it. [`Vocab`] translates.
 //!
 //! In reading order: `vocabulary` (what a vocabulary is), `tokens` (token bytes and their index), `pair_table` (which symbol
-//! two symbols merge to), `merged` (a vocabulary from an ordered list of merges), `ranked` (one whose
-//! ranks no merges represent), `characters` (one of characters instead of bytes), `compiled` (one as a
-//! block of bytes), `sorted` (tokens by prefix). A vocabulary from ranks is made by merging, so it is in [`crate::formats`].
+//! two symbols merge to), `leftovers` (what stands for symbols that are no token), `merged` (a vocabulary from an ordered list of
+//! merges), `ranked` (one whose ranks no merges represent), `compiled` (one as a block of bytes), `sorted` (tokens by prefix).
+//! Vocabularies from ranks and those of characters are made by merging, so they are in [`crate::formats`].
 
-mod characters;
 mod compiled;
+mod leftovers;
 mod merged;
 pub mod pair_table;
 mod ranked;
@@ -18,12 +18,11 @@ mod sorted;
 mod tokens;
 mod vocabulary;
 
-pub(crate) use characters::META;
-pub use characters::{Fallback, Leftovers};
 pub use compiled::CompiledVocab;
+pub(crate) use leftovers::META;
+pub use leftovers::{Fallback, Leftovers};
 pub use merged::MergedTokens;
 pub use sorted::SortedTokens;
 pub(crate) use tokens::TokenIndex;
 pub use tokens::TokenList;
 pub use vocabulary::Vocab;
-pub(crate) use vocabulary::{invalid, show};

@@ -1,7 +1,6 @@
 //! Token bytes in one buffer, and an index by bytes.
 
-use super::vocabulary::{invalid, show};
-use crate::error::Result;
+use crate::error::{Result, invalid, show};
 use hashbrown::DefaultHashBuilder;
 use hashbrown::hash_table::{Entry, HashTable};
 use std::hash::{BuildHasher, Hasher};

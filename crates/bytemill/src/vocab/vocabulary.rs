@@ -1,9 +1,9 @@
 //! [`Vocab`]: tokens, their ids, and the merges that make them.
 
-use super::characters::{FIRST_LEFTOVER, Fallback, Leftovers};
+use super::leftovers::{FIRST_LEFTOVER, Fallback, Leftovers};
 use super::pair_table::{MAX_SYMBOLS, PairTable};
 use super::tokens::{TokenIndex, TokenList};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid, show};
 use std::collections::{HashMap, HashSet};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
@@ -44,14 +44,6 @@ pub(super) fn offset_from(symbol_ids: &[u32]) -> (u32, u32) {
     let last = symbol_ids.iter().enumerate().next_back().map_or(0, offset);
     let n_before = symbol_ids.iter().enumerate().rposition(|both| offset(both) != last).map_or(0, |index| index + 1);
     (n_before as u32, last)
-}
-
-pub(crate) fn invalid<T>(message: String) -> Result<T> {
-    Err(Error::Invalid(message))
-}
-
-pub(crate) fn show(bytes: &[u8]) -> String {
-    format!("b\"{}\"", bytes.escape_ascii())
 }
 
 impl Vocab {
@@ -241,7 +233,7 @@ impl Vocab {
     }
 
     /// Makes this a vocabulary of characters.
-    pub(super) fn with_leftovers(self, leftovers: Leftovers) -> Self {
+    pub(crate) fn with_leftovers(self, leftovers: Leftovers) -> Self {
         Self { leftovers: Some(Arc::new(leftovers)), ..self }
     }
 

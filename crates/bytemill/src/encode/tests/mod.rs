@@ -1,5 +1,5 @@
-use super::encoder::BYTES_PER_CHECK;
 use super::session::NORMALIZED_BYTES;
+use super::workspace::BYTES_PER_CHECK;
 use super::*;
 use crate::bpe;
 use crate::bpe::limits::MAX_COLLECTED_BYTES;

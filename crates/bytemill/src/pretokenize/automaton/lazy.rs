@@ -1,7 +1,7 @@
 //! An automaton that is built once there is enough text for it.
 
 use super::Automaton;
-use crate::pretokenize::THEN;
+use crate::pretokenize::expression::THEN;
 use once_cell::race::OnceBox;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

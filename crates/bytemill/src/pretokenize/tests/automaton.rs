@@ -2,7 +2,7 @@
 
 use super::super::automaton::{Automaton, Scan, Stop};
 use super::super::custom::CustomPattern;
-use super::super::steps::Steps;
+use super::super::pattern::Steps;
 use super::super::{Matcher, NAMED, Pattern, THEN};
 use super::{character, pretokens};
 use proptest::prelude::*;
@@ -86,14 +86,14 @@ static PATTERNS: LazyLock<Vec<(&str, Pattern, Pattern)>> =
 
 fn both(expression: &str) -> Option<(&str, Pattern, Pattern)> {
     let of = |pattern: CustomPattern| {
-        let _built = pattern.matcher();
+        let _built = pattern.has_automaton();
         Pattern::Custom(Box::new(pattern))
     };
     Some((expression, of(CustomPattern::new(expression).ok()?), of(CustomPattern::backtracking(expression).ok()?)))
 }
 
 fn has_automaton(expression: &str) -> bool {
-    CustomPattern::new(expression).is_ok_and(|pattern| pattern.matcher() == Matcher::Automaton)
+    CustomPattern::new(expression).is_ok_and(|pattern| pattern.has_automaton())
 }
 
 #[test]

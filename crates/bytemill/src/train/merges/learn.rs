@@ -1,65 +1,12 @@
 //! The learning functions.
 
 use super::budget::{Budget, least_bytes};
-use super::learner::Learner;
-use super::pretoken_slots::{PretokenSlots, Sizes};
+use super::learner::{Learner, Merge, Settings};
+use super::pretoken_slots::{PretokenSlots, PretokenSource, Sizes};
+use super::symbols::Ties;
 use crate::error::Result;
 use crate::sys::memory::check_available;
 use crate::train::count::Counts;
-
-/// Which of two equally frequent pairs is merged first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ties {
-    /// The lexicographically greatest pair of byte strings.
-    Bytes,
-    /// The pair with the smallest ids in the numbering of Hugging Face's trainer: bytes in the order of their GPT-2
-    /// characters, then merges in the order in which they were learned.
-    HuggingFace,
-}
-
-/// A learned merge.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Merge {
-    /// Left symbol: a byte, or 256 plus the index of an earlier merge.
-    pub left: u32,
-    /// Right symbol.
-    pub right: u32,
-    /// Count of the pair in the corpus when it was merged.
-    pub count: u64,
-}
-
-/// Pre-tokens and their counts, for example in a file that does not fit into memory.
-pub trait PretokenSource {
-    /// Calls `each` with every pre-token and its count, in any order.
-    ///
-    /// Learning visits a source twice; both visits must yield the same pre-tokens. Counts of repeated pre-tokens are
-    /// added. Empty pre-tokens and counts of zero are ignored.
-    ///
-    /// # Errors
-    /// Errors of `each`, and errors of reading.
-    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()>;
-}
-
-impl PretokenSource for &Counts {
-    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
-        Counts::visit(self, each)
-    }
-}
-
-impl PretokenSource for Counts {
-    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
-        Counts::visit(self, each)
-    }
-}
-
-/// Parameters of learning that do not depend on the source.
-#[derive(Clone, Copy)]
-pub(super) struct Settings {
-    pub n_merges: usize,
-    pub ties: Ties,
-    pub min_count: u64,
-    pub n_threads: usize,
-}
 
 /// Learns up to `n_merges` merges; fewer if no remaining pair occurs `min_count` times.
 ///

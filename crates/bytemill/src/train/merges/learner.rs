@@ -14,14 +14,13 @@
 //! longer hold the pair; comparing the slots detects them.
 
 use super::budget::{Budget, Limits};
-use super::learn::{Merge, Settings};
 use super::low_memory::{CountedPair, most_frequent};
 use super::pair_count_bound::PairCountBound;
 use super::pair_map::PairMap;
 use super::pretoken_slots::PretokenSlots;
 use super::queue::{Queue, QueuedPair};
 use super::slot::{Narrow, Slot, Wide};
-use super::symbols::Symbols;
+use super::symbols::{Symbols, Ties};
 use super::track::{Frequent, Pair, find_frequent};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
@@ -36,6 +35,26 @@ pub const SMALL_SLOTS: usize = if cfg!(test) { 1 << 7 } else { 1 << 14 };
 
 /// How many occurrences ahead memory is prefetched.
 const PREFETCH_DISTANCE: usize = 16;
+
+/// A learned merge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Merge {
+    /// Left symbol: a byte, or 256 plus the index of an earlier merge.
+    pub left: u32,
+    /// Right symbol.
+    pub right: u32,
+    /// Count of the pair in the corpus when it was merged.
+    pub count: u64,
+}
+
+/// Parameters of learning that do not depend on the source.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub n_merges: usize,
+    pub ties: Ties,
+    pub min_count: u64,
+    pub n_threads: usize,
+}
 
 pub struct Learner {
     slots: PretokenSlots,
@@ -424,13 +443,7 @@ pub fn check_n_merges(n_merges: usize) -> Result<usize> {
 }
 
 /// The order in which pairs are merged; the greater one comes first.
-fn compare(
-    pairs: &[Pair],
-    symbols: &Symbols,
-    ties: super::Ties,
-    one: QueuedPair,
-    other: QueuedPair,
-) -> std::cmp::Ordering {
+fn compare(pairs: &[Pair], symbols: &Symbols, ties: Ties, one: QueuedPair, other: QueuedPair) -> std::cmp::Ordering {
     one.count.cmp(&other.count).then_with(|| {
         let symbols_of = |queued: QueuedPair| (pairs[queued.pair as usize].left, pairs[queued.pair as usize].right);
         symbols.compare(ties, symbols_of(one), symbols_of(other))

@@ -4,7 +4,7 @@
 //! pairs. Reading order:
 //!
 //! 1. `learn`: the public functions and the main loop.
-//! 2. `pretoken_slots`, `slot`, `groups`: pre-tokens as one array of slots, with their counts.
+//! 2. `pretoken_slots`, `slot`, `groups`: a source of pre-tokens, and its pre-tokens as one array of slots with their counts.
 //! 3. `learner`: the most frequent pair, one merge, and `apply_deltas` to the pair counts.
 //! 4. `pair_count_bound`, `track`: finding the frequent pairs and their positions.
 //! 5. `budget`, `low_memory`: learning within a memory limit.
@@ -23,7 +23,10 @@ mod slot;
 mod symbols;
 mod track;
 
-pub use learn::{Merge, PretokenSource, Ties, learn, learn_from, learn_within, least_bytes_within};
+pub use learn::{learn, learn_from, learn_within, least_bytes_within};
+pub use learner::Merge;
+pub use pretoken_slots::PretokenSource;
+pub use symbols::Ties;
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,6 @@
 //! [`PretokenSlots::compact`] gives every token one slot again and drops pre-tokens that have become one token.
 
 use super::groups::Groups;
-use super::learn::PretokenSource;
 use super::slot::{Narrow, Slot, Wide};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
@@ -23,6 +22,30 @@ const SLOTS_PER_CHECK: usize = if cfg!(test) { 1 << 6 } else { 1 << 20 };
 
 /// Fewer slots than this are not worth a thread.
 const MIN_PART_SLOTS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
+
+/// Pre-tokens and their counts, for example in a file that does not fit into memory.
+pub trait PretokenSource {
+    /// Calls `each` with every pre-token and its count, in any order.
+    ///
+    /// Learning visits a source twice; both visits must yield the same pre-tokens. Counts of repeated pre-tokens are
+    /// added. Empty pre-tokens and counts of zero are ignored.
+    ///
+    /// # Errors
+    /// Errors of `each`, and errors of reading.
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()>;
+}
+
+impl PretokenSource for &Counts {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        Counts::visit(self, each)
+    }
+}
+
+impl PretokenSource for Counts {
+    fn visit(&mut self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        Counts::visit(self, each)
+    }
+}
 
 /// Number of slots for each count.
 pub struct Sizes {

@@ -1,7 +1,16 @@
 //! The byte strings of symbols, and the order of equally frequent pairs.
 
-use super::learn::Ties;
 use std::cmp::Ordering;
+
+/// Which of two equally frequent pairs is merged first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ties {
+    /// The lexicographically greatest pair of byte strings.
+    Bytes,
+    /// The pair with the smallest ids in the numbering of Hugging Face's trainer: bytes in the order of their GPT-2
+    /// characters, then merges in the order in which they were learned.
+    HuggingFace,
+}
 
 /// The byte string of every symbol.
 pub struct Symbols {

@@ -4,79 +4,10 @@
 //! UTF-8 is self-synchronizing, so no such merge crosses the bounds of a character, and once they are done the symbols are characters.
 //! Bytes that are left over belong to characters that are no tokens. What stands for them is in [`Leftovers`].
 
-use super::merged::MergedTokens;
-use super::tokens::TokenList;
-use super::vocabulary::{Vocab, invalid, show};
-use crate::error::Result;
-use crate::formats::needed_merges::{NeededMerges, needed_merges};
+use super::needed_merges::{NeededMerges, needed_merges};
+use crate::error::{Result, invalid, show};
+use crate::vocab::{Fallback, Leftovers, META, MergedTokens, TokenList, Vocab};
 use std::collections::{BTreeSet, HashSet};
-
-/// Symbols that are no token have ids from here on, which [`Leftovers::expand`] replaces.
-pub(crate) const FIRST_LEFTOVER: u32 = 1 << 30;
-
-/// What files write for a space, `▁`: what is left over of a space that is no token.
-pub(crate) const META: [u8; 3] = [0xE2, 0x96, 0x81];
-
-/// What the bytes of characters without a token become.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// Each byte has a token.
-    Bytes,
-    /// One token stands for each unknown character, or for several in a row if they are `fused`.
-    Unknown {
-        /// Its id.
-        id: u32,
-        /// Whether it stands for several characters.
-        fused: bool,
-    },
-}
-
-/// What stands for symbols that are no token: parts of characters, and bytes if these have no tokens.
-#[derive(Clone, Debug)]
-pub struct Leftovers {
-    pub(super) fallback: Fallback,
-    pub(super) symbols: Vec<Leftover>,
-}
-
-/// A symbol that is no token.
-#[derive(Clone, Debug)]
-pub(super) struct Leftover {
-    pub(super) bytes: Box<[u8]>,
-    /// The ids that stand for it.
-    pub(super) ids: Box<[u32]>,
-}
-
-impl Leftovers {
-    /// What unknown characters become.
-    #[must_use]
-    pub fn fallback(&self) -> Fallback {
-        self.fallback
-    }
-
-    /// True for a character that merges although it is no token.
-    #[must_use]
-    pub fn has(&self, character: &[u8]) -> bool {
-        self.symbols.iter().any(|symbol| *symbol.bytes == *character)
-    }
-
-    /// The bytes of a symbol with this id.
-    pub(super) fn bytes(&self, id: u32) -> &[u8] {
-        id.checked_sub(FIRST_LEFTOVER).map_or(&[], |index| &self.symbols[index as usize].bytes)
-    }
-
-    /// Replaces the ids from `start` on that are no tokens.
-    pub(crate) fn expand(&self, ids: &mut Vec<u32>, start: usize) {
-        if ids[start..].iter().all(|&id| id < FIRST_LEFTOVER) {
-            return;
-        }
-        for id in ids.split_off(start) {
-            match id.checked_sub(FIRST_LEFTOVER) {
-                None => ids.push(id),
-                Some(index) => ids.extend_from_slice(&self.symbols[index as usize].ids),
-            }
-        }
-    }
-}
 
 impl Vocab {
     /// A vocabulary of characters and an ordered list of merges, each given by the bytes of its two parts.
@@ -95,7 +26,7 @@ impl Vocab {
         fallback: Fallback,
     ) -> Result<Self> {
         let mut all = tokens.clone();
-        let mut leftovers = Leftovers { fallback, symbols: Vec::new() };
+        let mut leftovers = Leftovers::new(fallback);
         let mut has_token = [false; 256];
         let mut byte_ids = [0; 256];
         for (id, token) in tokens.iter() {
@@ -166,14 +97,6 @@ fn needed_in_any_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Result<M
         merged.add(&[left, right].concat(), left.len())?;
     }
     Ok(merged)
-}
-
-impl Leftovers {
-    fn add(&mut self, tokens: &mut TokenList, bytes: &[u8], ids: Vec<u32>) -> Result<()> {
-        tokens.push(FIRST_LEFTOVER + self.symbols.len() as u32, bytes)?;
-        self.symbols.push(Leftover { bytes: bytes.into(), ids: ids.into() });
-        Ok(())
-    }
 }
 
 /// True if a token is one character of several bytes.
