@@ -1,46 +1,44 @@
 //! The characters of a block by class, as masks of their first bytes, and how characters follow each other.
 
-use super::classify::{Ascii, BLOCK_BYTES, Mask, NonAscii};
+use super::classify::{Ascii, BLOCK_BYTES, NonAscii};
 #[cfg(doc)]
 use super::rules::Sets;
-use std::marker::PhantomData;
 
 /// Masks of first bytes by class.
 #[derive(Clone, Copy)]
-pub struct Chars<M> {
-    pub letter: M,
-    pub upper: M,
+pub struct Chars {
+    pub letter: u64,
+    pub upper: u64,
     /// Letters without case.
-    pub uncased: M,
-    pub mark: M,
-    pub digit: M,
-    pub blank: M,
+    pub uncased: u64,
+    pub mark: u64,
+    pub digit: u64,
+    pub blank: u64,
     /// White space except line breaks, the blank included.
-    pub space: M,
-    pub newline: M,
+    pub space: u64,
+    pub newline: u64,
     /// Neither letter, mark, number nor white space.
-    pub other: M,
-    pub apostrophe: M,
-    pub slash: M,
+    pub other: u64,
+    pub apostrophe: u64,
+    pub slash: u64,
     /// All first bytes.
-    pub first: M,
-    pub ascii: M,
+    pub first: u64,
+    pub ascii: u64,
     /// Characters of [`Sets::strays`], which are not among the others, and of [`Sets::isolated`].
-    pub stray: M,
-    pub isolated: M,
+    pub stray: u64,
+    pub isolated: u64,
 }
 
-impl<M: Mask> Chars<M> {
-    /// Characters of blocks that are all ASCII. `valid` are the bytes inside the text.
+impl Chars {
+    /// Characters of a block that is all ASCII. `valid` are the bytes inside the text.
     #[inline(always)]
-    pub fn of_ascii(ascii: &Ascii<M>, valid: M) -> Self {
-        let none = valid.none();
+    pub fn of_ascii(ascii: &Ascii, valid: u64) -> Self {
         let space = ascii.blank | ascii.tab;
         Self {
             letter: ascii.letter,
             upper: ascii.upper,
-            uncased: none,
-            mark: none,
+            uncased: 0,
+            mark: 0,
             digit: ascii.digit,
             blank: ascii.blank,
             space,
@@ -50,13 +48,11 @@ impl<M: Mask> Chars<M> {
             slash: ascii.slash,
             first: valid,
             ascii: valid,
-            stray: none,
-            isolated: none,
+            stray: 0,
+            isolated: 0,
         }
     }
-}
 
-impl Chars<u64> {
     /// Characters of a block that is not all ASCII.
     #[inline(always)]
     pub fn of_utf8(ascii: &Ascii, non_ascii: &NonAscii, valid: u64) -> Self {
@@ -81,29 +77,27 @@ impl Chars<u64> {
 
 /// How the characters of a block lie in its bytes. The default methods are those of ASCII, where every character is one byte.
 pub trait Layout: Copy {
-    type Mask: Mask;
-
     const IS_ASCII: bool = true;
 
     /// The characters after those of `mask`. `before` is 1 if the last character before the block is one of them.
     #[inline(always)]
-    fn next(self, mask: Self::Mask, before: u64) -> Self::Mask {
-        mask.up(1, before)
+    fn next(self, mask: u64, before: u64) -> u64 {
+        mask << 1 | before
     }
 
     /// The white space before the characters of `mask`. `after` is 1 if the first character after the block is one of them.
     #[inline(always)]
-    fn space_before(self, mask: Self::Mask, after: u64) -> Self::Mask {
-        mask.down(after)
+    fn space_before(self, mask: u64, after: u64) -> u64 {
+        mask >> 1 | after << 63
     }
 
     /// All bytes of the characters of `mask`. `before` is 1 if the last character before the block is one of them.
     #[inline(always)]
-    fn bytes(self, mask: Self::Mask, _before: u64) -> Self::Mask {
+    fn bytes(self, mask: u64, _before: u64) -> u64 {
         mask
     }
 
-    /// Position of the last first byte in the last word. If the block is not full, the text ends in it, and no block follows.
+    /// Position of the last first byte. If the block is not full, the text ends in it, and no block follows.
     #[inline(always)]
     fn last(self) -> usize {
         BLOCK_BYTES - 1
@@ -111,8 +105,8 @@ pub trait Layout: Copy {
 
     /// 1 if the last character of the block is in `mask`.
     #[inline(always)]
-    fn carry(self, mask: Self::Mask) -> u64 {
-        mask.last_word() >> self.last() & 1
+    fn carry(self, mask: u64) -> u64 {
+        mask >> self.last() & 1
     }
 
     /// Whether the block has white space outside ASCII.
@@ -128,13 +122,11 @@ pub trait Layout: Copy {
     }
 }
 
-/// Blocks that are all ASCII.
+/// A block that is all ASCII.
 #[derive(Clone, Copy)]
-pub struct OneByte<M>(pub PhantomData<M>);
+pub struct OneByte;
 
-impl<M: Mask> Layout for OneByte<M> {
-    type Mask = M;
-}
+impl Layout for OneByte {}
 
 /// A block with characters outside ASCII.
 #[derive(Clone, Copy)]
@@ -159,7 +151,6 @@ impl Utf8 {
 }
 
 impl Layout for Utf8 {
-    type Mask = u64;
     const IS_ASCII: bool = false;
 
     /// The addition carries a bit that falls on the first of a run of continuation bytes to the end of that run. A first byte
