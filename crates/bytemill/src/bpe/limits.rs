@@ -4,8 +4,7 @@
 //! |---|---|---|
 //! | 1–15 | in lockstep with others, 16 lanes | up to 4 ids by a packed key, up to 16 like these |
 //! | 16–31 | in lockstep with others, 32 lanes | by its bytes |
-//! | 32–63 | backtracking if its tables exist; else like these, alone, 64 lanes | by its bytes |
-//! | 64–248 | backtracking if its tables exist; else heap | by its bytes |
+//! | 32–248 | backtracking if its tables exist; else heap | by its bytes |
 //! | 249–65,536 | the same | not |
 //! | more | the same, ids written to the output as they become final | not |
 //!
@@ -20,9 +19,6 @@ pub const MAX_LOCKSTEP_SHORT_BYTES: usize = PACKED_BYTES;
 /// Longest pre-token merged in lockstep, 32 lanes. Without these lanes new multilingual text takes 13 % longer.
 pub const MAX_LOCKSTEP_BYTES: usize = 31;
 
-/// Longest pre-token merged by looking through all pairs for each merge: no memory but the stack.
-pub const MAX_SINGLE_BYTES: usize = 63;
-
 /// Longest pre-token that is cached.
 pub const MAX_CACHED_BYTES: usize = 248;
 
@@ -35,6 +31,9 @@ pub const MAX_COLLECTED_BYTES: usize = 1 << 16;
 /// Bytes of pre-tokens merged with the heap before the backtracking tables are built. Building them takes 20 ms for
 /// cl100k; the heap takes 150 ns a byte and backtracking a tenth of that, so the heap is given up when it has cost as much.
 pub const HEAP_BYTES: usize = 1 << 17;
+
+/// Shortest pre-token that counts among these bytes. Shorter ones are soon in the cache.
+pub const MIN_HEAP_BYTES: usize = 64;
 
 /// Longest pre-token: offsets inside one have 32 bits, and the largest value is reserved.
 pub const MAX_PRETOKEN_BYTES: usize = u32::MAX as usize - 1;

@@ -2,7 +2,7 @@
 
 use super::backtrack::{Backtracker, append};
 use super::heap::{lookup, merge_with_heap};
-use super::limits::{HEAP_BYTES, MAX_COLLECTED_BYTES, MAX_LOCKSTEP_BYTES, MAX_LOCKSTEP_SHORT_BYTES, MAX_SINGLE_BYTES};
+use super::limits::{HEAP_BYTES, MAX_COLLECTED_BYTES, MAX_LOCKSTEP_BYTES, MIN_HEAP_BYTES};
 use super::lockstep::merge_group;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
@@ -18,15 +18,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub fn merge(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, interrupt: Interrupt) -> Result<()> {
     match pretoken.len() {
         0 => Ok(()),
-        1..=MAX_LOCKSTEP_SHORT_BYTES => merge_one::<{ MAX_LOCKSTEP_SHORT_BYTES + 1 }>(pairs, pretoken, out),
-        16..=MAX_LOCKSTEP_BYTES => merge_one::<{ MAX_LOCKSTEP_BYTES + 1 }>(pairs, pretoken, out),
-        32..=MAX_SINGLE_BYTES => merge_one::<{ MAX_SINGLE_BYTES + 1 }>(pairs, pretoken, out),
+        1..=MAX_LOCKSTEP_BYTES => merge_one(pairs, pretoken, out),
         _ => merge_with_heap(pretoken, lookup(pairs), out, |_| {}, interrupt),
     }
 }
 
 /// A group of one.
-fn merge_one<const LANES: usize>(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>) -> Result<()> {
+fn merge_one(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>) -> Result<()> {
+    const LANES: usize = MAX_LOCKSTEP_BYTES + 1;
     let bytes = |_, lanes: &mut [u8; LANES]| {
         lanes[..pretoken.len()].copy_from_slice(pretoken);
         pretoken.len()
@@ -85,7 +84,7 @@ impl Merger {
         if let Some(built) = self.backtracker.get() {
             return built.as_ref();
         }
-        if n_bytes <= MAX_SINGLE_BYTES {
+        if n_bytes < MIN_HEAP_BYTES {
             return None;
         }
         let before = self.n_heap_bytes.fetch_add(n_bytes, Relaxed);
