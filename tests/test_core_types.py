@@ -236,7 +236,7 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         (rank_file, "n_ranks", is_int),
         *((tokenizer_json, name, is_int) for name in ("n_entries", "n_merges")),
         *((character_json, name, is_int) for name in ("n_entries", "n_merges")),
-        (encoder, "n_vocab", is_int),
+        *((encoder, name, is_int) for name in ("n_vocab", "longest_token")),
         (encoder, "dtype", lambda value: value == "uint16"),
         (encoder, "pattern", lambda value: isinstance(value, str)),
         (encoder, "special_tokens", lambda value: value == {"<s>": 256}),

@@ -211,6 +211,10 @@ class Encoder:
         """Return the tokens by id: ordinary ones, and special ones if the vocabulary contained them."""
     def sorted_tokens(self) -> list[bytes]:
         """Return the ordinary tokens in byte order."""
+    longest_token: int
+    """Length of the longest ordinary token in bytes."""
+    def tokens_beginning_with(self, prefix: bytes) -> list[tuple[bytes, int]]:
+        """Return the ordinary tokens that begin with `prefix` and their ids, in byte order."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
     def compiled(self, rest: str, n_entries: int, n_merges: int) -> bytes:
         """Return the vocabulary as a block for `TokenizerJson.read_compiled`."""
@@ -234,10 +238,10 @@ class Encoder:
         own bytes yields before the last merge.
         """
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
-    def encode_cut_off(self, data: bytes) -> list[int]:
-        """Return the ids of bytes that may end inside a character, as tiktoken's `_encode_bytes` does."""
-    def encode_with_unstable(self, text: str, allowed_special: _Allowed) -> tuple[list[int], list[list[int]]]:
-        """Implement `Tokenizer.encode_with_unstable`."""
+    def last_pretoken(self, text: str, allowed_special: _Allowed) -> bytes | None:
+        """Return the last pre-token; None if the text is empty or ends with a special token."""
+    def encode_pretoken(self, data: bytes, *, look_up: bool) -> list[int]:
+        """Return the ids of bytes as one pre-token, or with `look_up` False what merging alone makes of them."""
     def encode_bytes(self, data: bytes) -> list[int]:
         """Return the ids of arbitrary bytes without special tokens; invalid UTF-8 forms separate pre-tokens."""
     def encode_batch(

@@ -294,6 +294,17 @@ impl PyEncoder {
         self.encoder.sorted_tokens().ids().iter().map(bytes).collect()
     }
 
+    fn tokens_beginning_with<'py>(&self, py: Python<'py>, prefix: &[u8]) -> Vec<(Bound<'py, PyBytes>, u32)> {
+        let vocab = self.encoder.vocab();
+        let token = |&id: &u32| (PyBytes::new(py, vocab.token(id).unwrap_or_default()), id);
+        self.encoder.sorted_tokens().beginning_with(vocab, prefix).iter().map(token).collect()
+    }
+
+    #[getter]
+    fn longest_token(&self) -> usize {
+        self.encoder.sorted_tokens().longest()
+    }
+
     fn merges<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let vocab = self.encoder.vocab();
         let bytes = |symbol| PyBytes::new(py, vocab.symbol(symbol));
@@ -427,31 +438,34 @@ impl PyEncoder {
         self.list(py, &ids)
     }
 
-    fn encode_with_unstable<'py>(
+    fn last_pretoken<'py>(
         &self,
         py: Python<'py>,
         text: &Bound<'py, PyString>,
         allowed_special: &Bound<'py, PyAny>,
-    ) -> PyResult<(Bound<'py, PyList>, Vec<Bound<'py, PyList>>)> {
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let text = convert::text(text)?;
-        let check = CancellationCheck::new(None);
-        let found = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
-            py.detach(|| self.encoder.encode_with_unstable(&text, allowed, &|| check.poll(0)))
-                .map_err(|error| check.raise(error))
+        let last = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            py.detach(|| self.encoder.last_pretoken(&text, allowed)).map_err(to_python)
         })?;
-        let completions = found.completions.iter().map(|ids| self.list(py, ids)).collect::<PyResult<_>>()?;
-        Ok((self.list(py, &found.stable)?, completions))
+        Ok(last.map(|pretoken| PyBytes::new(py, &pretoken)))
+    }
+
+    #[pyo3(signature = (data, *, look_up))]
+    fn encode_pretoken<'py>(&self, py: Python<'py>, data: &[u8], look_up: bool) -> PyResult<Bound<'py, PyList>> {
+        let ids = Self::ids_of(py, data.len(), 0, |ids, interrupt| {
+            if look_up {
+                self.encoder.encode_pretoken(data, &mut Vec::new(), ids, interrupt)
+            } else {
+                self.encoder.merge_pretoken(data, &mut Vec::new(), ids, interrupt)
+            }
+        })?;
+        self.list(py, &ids)
     }
 
     fn encode_bytes<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
         let ids = Self::ids_of(py, data.len(), 0, |ids, interrupt| self.encoder.encode_bytes(data, ids, interrupt))?;
         self.list(py, &ids)
-    }
-
-    fn encode_cut_off<'py>(&self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
-        let check = CancellationCheck::new(None);
-        let ids = py.detach(|| self.encoder.encode_cut_off(data, &|| check.poll(0)));
-        self.list(py, &ids.map_err(|error| check.raise(error))?)
     }
 
     fn encode_batch<'py>(

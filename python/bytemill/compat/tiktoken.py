@@ -19,6 +19,7 @@ from bytemill.errors import SpecialTokenError, UnknownTokenError
 from bytemill.formats.tiktoken.models import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
 from bytemill.tokenizer.special_options import options, refuse
 from bytemill.tokenizer.token_starts import text_and_starts
+from bytemill.tokenizer.unstable import encode_cut_off, encode_with_unstable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
@@ -199,7 +200,7 @@ class Encoding:
 
     def _encode_bytes(self, text: bytes) -> list[int]:
         """Return the ids of bytes that may end inside a character. tiktoken documents it as unstable."""
-        return self._core.encode_cut_off(text)
+        return encode_cut_off(self._core, text)
 
     def encode_batch(
         self,
@@ -226,7 +227,7 @@ class Encoding:
         """Return the ids that further text cannot change, and the possible continuations."""
         recognized = self._checked([text], allowed_special, disallowed_special)
         _refuse_surrogates(text)
-        return self._core.encode_with_unstable(text, recognized)
+        return encode_with_unstable(self._core, text, recognized)
 
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
         """Return the id of a token, special or ordinary. Raises KeyError if there is no such token."""

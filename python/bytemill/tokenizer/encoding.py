@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bytemill.tokenizer.explanation import Explanations, explain
 from bytemill.tokenizer.offsets import EncodedText, encode_with_offsets
 from bytemill.tokenizer.special_options import recognized_tokens
+from bytemill.tokenizer.unstable import encode_with_unstable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -179,7 +180,7 @@ class EncodingMethods:
         ([97], [[32, 256], [32, 257]])
         """
         recognized = self._recognized([text], allowed_special, disallowed_special)
-        return self.core.encode_with_unstable(text, recognized)
+        return encode_with_unstable(self.core, text, recognized)
 
     def encode_with_offsets(
         self, text: str, *, allowed_special: AllowedSpecial = "all", num_threads: int | None = None

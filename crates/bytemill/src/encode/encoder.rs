@@ -6,7 +6,7 @@ use crate::bpe::Merger;
 use crate::bpe::live_merges::{live_merges, unreachable_tokens};
 use crate::error::{Error, Result};
 use crate::pretokenize::Pattern;
-use crate::special::{Rules, SpecialTokens};
+use crate::special::{Rules, Segment, SpecialTokens};
 use crate::sys::interrupt::no_interrupt;
 use crate::text::normalize::Normalizer;
 use crate::vocab::{CompiledVocab, SortedTokens, Vocab};
@@ -144,6 +144,23 @@ impl Encoder {
     #[must_use]
     pub fn sorted_tokens(&self) -> &SortedTokens {
         self.sorted.get_or_init(|| Box::new(SortedTokens::new(&self.vocab)))
+    }
+
+    /// The last pre-token of a text; `None` if the text is empty or ends with a special token.
+    ///
+    /// # Errors
+    /// [`Error::Pattern`] if a custom pattern fails.
+    pub fn last_pretoken(&self, text: &str, allowed: Allowed) -> Result<Option<Vec<u8>>> {
+        let mut found = None;
+        self.recognized(allowed).segments(text, true, &no_interrupt, |segment| {
+            let mut last = None;
+            if let Segment::Text(text) = segment {
+                self.pattern.for_each(text, |pretoken| last = Some(pretoken))?;
+            }
+            found = last.map(<[u8]>::to_vec);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// The id of a pre-token that is looked up whole because no merges lead to it.

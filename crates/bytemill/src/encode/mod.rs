@@ -9,7 +9,7 @@
 //! 5. `pending`: pre-tokens that the cache does not hold, merged many at a time;
 //! 6. `merge_barriers`: where long pre-tokens are cut before merging;
 //! 7. `cutter`, `stream`: cutting a text so that its parts encode to the same ids; text that arrives in chunks;
-//! 8. `spans`, `unstable`, `canonical`: offsets of tokens, ids that more text may change, fingerprints.
+//! 8. `spans`, `canonical`: offsets of tokens, fingerprints.
 
 mod canonical;
 pub mod cutter;
@@ -26,7 +26,6 @@ mod spans;
 pub mod stream;
 #[cfg(test)]
 mod tests;
-mod unstable;
 mod workspace;
 mod workspace_pool;
 
@@ -34,4 +33,3 @@ pub use crate::sys::interrupt::{Interrupt, no_interrupt};
 pub use encoder::{Allowed, Encoder};
 pub use id::Id;
 pub use session::Session;
-pub use unstable::Unstable;

@@ -65,7 +65,10 @@ impl Encoder {
     }
 
     /// Appends the ids of one pre-token without using the cache. `symbols` is scratch space.
-    pub(super) fn encode_pretoken<T: Id>(
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_pretoken<T: Id>(
         &self,
         pretoken: &[u8],
         symbols: &mut Vec<u32>,
@@ -80,7 +83,10 @@ impl Encoder {
     }
 
     /// Appends the ids that merging alone makes of some bytes. `symbols` is scratch space.
-    pub(super) fn merge_pretoken<T: Id>(
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn merge_pretoken<T: Id>(
         &self,
         pretoken: &[u8],
         symbols: &mut Vec<u32>,
