@@ -294,7 +294,6 @@ class TokenDecoder:
         blocks: list[dict[str, NDArray[np.float32] | None]],
         caches: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
         num_threads: int,
-        portable: bool = False,
     ) -> None:
         """Start the threads.
 
@@ -304,7 +303,6 @@ class TokenDecoder:
             blocks: ln1, ln2, q, k, v, output, w1, w2, w3, each with .weight and .bias, and q_norm, k_norm.
             caches: Keys and values of each block, each (n_kv_heads, capacity, d_head).
             num_threads: Number of threads, the caller's included.
-            portable: Use no special instructions of the processor.
         """
 
     def next_logits(self, token_id: int, position: int, *, alone: bool = False) -> NDArray[np.float32]:

@@ -45,15 +45,14 @@ def model_of(shape: dict[str, Any]) -> TransformerLM:
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("portable", [False, True])
 @torch.inference_mode()
-def test_logits_and_cache_equal_the_forward_pass(shape: dict[str, Any], portable: bool):
+def test_logits_and_cache_equal_the_forward_pass(shape: dict[str, Any]):
     model = model_of(shape)
     ids = np.random.default_rng(2).integers(0, 61, 24).tolist()
     own, other = KVCache(model.config, 1), KVCache(model.config, 1)
     for cache in (own, other):
         model(torch.tensor([ids[:3]]), cache)
-    decoder = CoreDecoder(model, own, portable=portable)
+    decoder = CoreDecoder(model, own)
     for position, token in enumerate(ids[3:], start=3):
         expected = model(torch.tensor([[token]]), other)[0, -1]
         logits = decoder.logits_after(token)

@@ -2,7 +2,6 @@
 
 use crate::signals::to_python;
 use bytemill::Error;
-use bytemill::decoder::dot::Instructions;
 use bytemill::decoder::{Activation, Block, Cache, Decoder, Linear, Model, Norm, Shape};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use pyo3::prelude::*;
@@ -51,16 +50,13 @@ pub struct PyTokenDecoder {
 #[pymethods]
 impl PyTokenDecoder {
     #[new]
-    #[pyo3(signature = (shape, weights, blocks, caches, num_threads, portable = false))]
     fn new(
         shape: &Bound<'_, PyDict>,
         weights: &Bound<'_, PyDict>,
         blocks: Vec<Bound<'_, PyDict>>,
         caches: Vec<(Array, Array)>,
         num_threads: usize,
-        portable: bool,
     ) -> PyResult<Self> {
-        let instructions = if portable { Instructions::Portable } else { Instructions::detect() };
         let size = |name| required(shape, name)?.extract::<usize>();
         let shape_of = Shape {
             d_model: size("d_model")?,
@@ -74,7 +70,7 @@ impl PyTokenDecoder {
             soft_cap: required(shape, "soft_cap")?.extract()?,
         };
         Ok(Self {
-            decoder: Decoder::new(num_threads, instructions),
+            decoder: Decoder::new(num_threads),
             shape: shape_of,
             weights: arrays(weights, &MODEL)?,
             blocks: blocks.iter().map(|block| arrays(block, &BLOCK)).collect::<PyResult<_>>()?,

@@ -28,8 +28,8 @@ pub struct Decoder {
 impl Decoder {
     /// Starts the threads.
     #[must_use]
-    pub fn new(n_threads: usize, instructions: Instructions) -> Self {
-        Self { team: Team::new(n_threads), instructions }
+    pub fn new(n_threads: usize) -> Self {
+        Self { team: Team::new(n_threads), instructions: Instructions::detect() }
     }
 
     /// Computes on the calling thread alone from now on, or on all threads again; the results are the same.

@@ -45,10 +45,9 @@ class CoreDecoder:
     Args:
         model: A model that `supports` accepts.
         cache: Its cache, for one sequence without padding.
-        portable: Use no special instructions of the processor.
     """
 
-    def __init__(self, model: TransformerLM, cache: KVCache, *, portable: bool = False) -> None:
+    def __init__(self, model: TransformerLM, cache: KVCache) -> None:
         config = model.config
         self._context_length = config.context_length
         self._cache = cache
@@ -82,7 +81,6 @@ class CoreDecoder:
             [_arrays(_block_weights(block)) for block in blocks],
             [(layer.keys[0].numpy(), layer.values[0].numpy()) for layer in cache.layers],
             torch.get_num_threads(),
-            portable,
         )
 
     @staticmethod

@@ -110,7 +110,7 @@ fn sizes_that_contradict_each_other_are_refused() {
         final_norm: Some(norm),
         head: linear(8),
     };
-    let mut decoder = Decoder::new(2, Instructions::detect());
+    let mut decoder = Decoder::new(2);
     let mut next = |n, token, n_cached| {
         let (mut keys, mut values, mut logits) = (vec![0.0; n_cached], vec![0.0; n_cached], [0.0; 4]);
         let mut caches = [Cache { keys: &mut keys, values: &mut values }];
