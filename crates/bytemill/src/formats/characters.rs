@@ -81,9 +81,7 @@ fn needed_in_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Option<Merge
         joined.clear();
         joined.extend_from_slice(left);
         joined.extend_from_slice(right);
-        if needed.includes(&merged, &joined, left.len())? {
-            merged.add(&joined, left.len()).ok()?;
-        }
+        needed.add(&mut merged, &joined, left.len())?;
     }
     needed.end_of_token(&merged)?;
     Some(merged)

@@ -56,29 +56,33 @@ fn last_merge(pairs: &Pairs, token: &[u8]) -> Result<Option<u32>> {
 #[derive(Default)]
 pub(crate) struct NeededMerges {
     /// Positions of the parts of all merges so far.
-    seen: HashSet<(usize, usize)>,
+    seen: HashSet<(u32, u32)>,
     /// The token that the last merge was of, if one of its merges had a part that was not made yet.
     pending: Option<usize>,
 }
 
 impl NeededMerges {
-    /// Whether the next merge of the file is needed. `None` if the merges are not in the usual order, or one is there twice.
-    pub(crate) fn includes(&mut self, merged: &MergedTokens, joined: &[u8], n_left: usize) -> Option<bool> {
+    /// Adds the next merge of the file if it is needed. `None` if the merges are not in the usual order, or one is there twice.
+    pub(crate) fn add(&mut self, merged: &mut MergedTokens, joined: &[u8], n_left: usize) -> Option<()> {
         let (left, right) = joined.split_at(n_left);
-        let token = merged.position(joined)?;
+        let token = merged.result_position(joined)?;
         if self.pending != Some(token) {
             self.end_of_token(merged)?;
         }
-        if !self.seen.insert((merged.position(left)?, merged.position(right)?)) {
+        let (left, right) = (merged.position(left)?, merged.position(right)?);
+        if !self.seen.insert((left as u32, right as u32)) {
             return None;
         }
-        let (Some(left), Some(right)) = (merged.symbol(left), merged.symbol(right)) else {
+        let (Some(left), Some(right)) = (merged.symbol_at(left), merged.symbol_at(right)) else {
             self.pending = Some(token);
-            return Some(false);
+            return Some(());
         };
         let parts = |symbol: u32| merged.merges()[symbol as usize - 256];
-        let limit = merged.merges().len() as u32 + 256;
-        Some(!merged.is_made(token) && can_be_adjacent(parts, merged.pairs(), left, right, limit))
+        let limit = merged.n_merges() as u32 + 256;
+        if !merged.is_made(token) && can_be_adjacent(parts, merged.pairs(), left, right, limit) {
+            merged.add_symbols(left, right, token).ok()?;
+        }
+        Some(())
     }
 
     /// `None` if the token with merges of later parts has not been made.

@@ -53,6 +53,14 @@ impl MergedTokens {
         Some(self.index.get(token, |position| self.tokens.token(position as usize))? as usize)
     }
 
+    /// The same for the result of a merge: of the last one again, or of the next one.
+    #[inline]
+    pub(crate) fn result_position(&self, joined: &[u8]) -> Option<usize> {
+        let is_at = |position: usize| position < self.tokens.len() && self.tokens.token(position) == joined;
+        let near = [self.next, self.next.wrapping_sub(1)].into_iter().find(|&position| is_at(position));
+        near.or_else(|| self.position(joined))
+    }
+
     /// The tokens.
     pub(crate) fn tokens(&self) -> &TokenList {
         &self.tokens
@@ -65,7 +73,7 @@ impl MergedTokens {
 
     /// Whether the token at a position is a byte or the result of a merge.
     pub(crate) fn is_made(&self, position: usize) -> bool {
-        self.symbols[position] != NO_SYMBOL
+        self.symbol_at(position).is_some()
     }
 
     /// The merges so far, as pairs of symbols; the first one makes symbol 256.
@@ -91,14 +99,10 @@ impl MergedTokens {
             let (name, unknown) = (name(), show(if left_symbol.is_some() { right } else { left }));
             return invalid(format!("{name}: {unknown} is neither a byte nor the result of an earlier merge"));
         };
-        let position = if self.next < self.tokens.len() && self.tokens.token(self.next) == joined {
-            self.next
-        } else if let Some(position) = self.position(joined) {
-            position
-        } else {
+        let Some(position) = self.result_position(joined) else {
             return invalid(format!("{}: the vocabulary has no token {}", name(), show(joined)));
         };
-        if self.symbols[position] != NO_SYMBOL {
+        if self.is_made(position) {
             return invalid(format!("{}: an earlier merge makes {} already", name(), show(joined)));
         }
         self.add_symbols(left_symbol, right_symbol, position)
@@ -124,12 +128,17 @@ impl MergedTokens {
 
     /// The symbol of a byte or of a merge's result.
     #[inline]
-    pub(crate) fn symbol(&self, token: &[u8]) -> Option<u32> {
+    fn symbol(&self, token: &[u8]) -> Option<u32> {
         if let [byte] = token {
             return Some(u32::from(*byte));
         }
-        let symbol = self.symbols[self.position(token)?];
-        (symbol != NO_SYMBOL).then_some(symbol)
+        self.symbol_at(self.position(token)?)
+    }
+
+    /// The symbol of the token at a position; `None` if it is neither a byte nor the result of a merge.
+    #[inline]
+    pub(crate) fn symbol_at(&self, position: usize) -> Option<u32> {
+        Some(self.symbols[position]).filter(|&symbol| symbol != NO_SYMBOL)
     }
 
     /// The vocabulary without the tokens at the positions `left_out`, which no merges make.

@@ -17,8 +17,9 @@ fn with_merges<'m>(
     let mut joined = Vec::new();
     for (left, right) in merges {
         let n_left = join(left, right, &mut joined)?;
-        if needed.as_mut().map_or(Some(true), |needed| needed.includes(&merged, &joined, n_left))? {
-            merged.add(&joined, n_left).ok()?;
+        match &mut needed {
+            Some(needed) => needed.add(&mut merged, &joined, n_left)?,
+            None => merged.add(&joined, n_left).ok()?,
         }
     }
     if let Some(needed) = &mut needed {
