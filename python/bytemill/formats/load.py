@@ -16,7 +16,7 @@ from bytemill.formats.files import GGUF_MAGIC, begins_with, read_bytes
 from bytemill.formats.ids import MAX_ID
 from bytemill.formats.loaded import Loaded, build_file
 from bytemill.formats.paths import SIDECAR_FILES, find, vocab_and_merges_paths
-from bytemill.formats.registry import format_of_content, has_registered_formats
+from bytemill.formats.registry import format_of_content
 from bytemill.formats.spec import explicit_ids
 from bytemill.storage import local_input
 
@@ -50,13 +50,7 @@ def load(
         from bytemill.formats.huggingface.sidecars import Sidecars
 
         sidecars = Sidecars.beside(found.parent)
-    loaded = None
-    if pattern is ... and special_tokens is None and found.suffix == ".json" and not has_registered_formats():
-        from bytemill.formats.huggingface.core_reader import load_from_cache
-
-        loaded = load_from_cache(found, sidecars)
-    if loaded is None:
-        loaded = _read(found, pattern, special_tokens, sidecars)
+    loaded = _read(found, pattern, special_tokens, sidecars)
     return loaded if sidecars is None else replace(loaded, metadata=sidecars.metadata(loaded.metadata))
 
 

@@ -1,14 +1,11 @@
-"""Fast loading of `tokenizer.json`: vocabulary and merges by the core or from the cache, the rest by Python."""
+"""Fast loading of `tokenizer.json`: vocabulary and merges by the core, the rest by Python."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import CharacterJson, TokenizerJson
-from bytemill.errors import BytemillError, TokenizerFileError
-from bytemill.formats import compiled_cache
+from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import array_at, is_object, parse_json
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.characters import fallback_texts, is_character_model, settings_of
@@ -19,8 +16,6 @@ from bytemill.formats.loaded import Loaded
 from bytemill.formats.spec import special_rules
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bytemill.formats.huggingface.sidecars import Sidecars
 
 
@@ -35,50 +30,17 @@ def load_tokenizer_json(data: bytes, location: str, sidecars: Sidecars | None = 
     Raises:
         TokenizerFileError: The file is damaged or unsupported.
     """
-    entry = compiled_cache.entry_of(data)
-    if (loaded := _load_entry(entry, location, sidecars)) is not None:
-        return loaded
-    if (read := _parse(data)) is None:
+    # Files of BPE over characters never have the word.
+    read = TokenizerJson.read(data) if b'"ByteLevel"' in data else CharacterJson.read(data)
+    if read is None:
         return None
     file, rest = read
     document = _checked_document(rest, location)
     if sidecars is not None:
-        amended = sidecars.amended(document, file.id_of, file.n_entries)
-        # An entry of the cache belongs to the content of the file alone.
-        document, entry = amended, entry if amended is document else None
+        document = sidecars.amended(document, file.id_of, file.n_entries)
     if isinstance(file, CharacterJson):
         _add_named_tokens(document, file, location)
-        rest = json.dumps(document)
-    loaded = _load(file, document, location, sidecars)
-    if loaded is not None:
-        n_entries, n_merges = file.n_entries, file.n_merges
-        compiled_cache.write(entry, lambda: loaded.core.compiled(rest, n_entries, n_merges))
-    return loaded
-
-
-def _parse(data: bytes) -> tuple[TokenizerJson | CharacterJson, str] | None:
-    # Files of BPE over characters never have the word.
-    return TokenizerJson.read(data) if b'"ByteLevel"' in data else CharacterJson.read(data)
-
-
-def load_from_cache(path: Path, sidecars: Sidecars | None = None) -> Loaded | None:
-    """Load a file of which the cache has the vocabulary; None if it has none, or if the files beside it add tokens.
-
-    Reads the file only to identify it.
-    """
-    return _load_entry(compiled_cache.entry_of_file(path), str(path), sidecars)
-
-
-def _load_entry(entry: Path | None, location: str, sidecars: Sidecars | None) -> Loaded | None:
-    block = compiled_cache.read(entry)
-    if block is None or (read := TokenizerJson.read_compiled(block)) is None:
-        return None
-    with contextlib.suppress(BytemillError):
-        file, rest = read
-        document = _checked_document(rest, location)
-        if sidecars is None or not sidecars.change(document):
-            return _load(file, document, location, sidecars)
-    return None
+    return _load(file, document, location, sidecars)
 
 
 def _checked_document(rest: str, location: str) -> dict[str, Any]:
