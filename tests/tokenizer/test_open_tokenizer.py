@@ -6,7 +6,7 @@ import pytest
 
 from bytemill import Tokenizer
 from bytemill.errors import TokenizerFileError
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import tiktoken as ranks
 from bytemill.system.extras import install_hint
 from bytemill.system.paths import cache_folder
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 from bytemill.tokenizer.pretrained import PUBLISHED
 
 TEXT = "It's 12345  naïve 日本語 😀\r\n\r\n  x = [1]  <|endoftext|><|fim_prefix|> \n  "

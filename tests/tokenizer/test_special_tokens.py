@@ -15,7 +15,7 @@ import bytemill
 from bytemill import reference
 from bytemill.errors import SpecialTokenError, TokenizerError
 from bytemill.formats.spec import TokenFlags
-from bytemill.tokenizer.types import AllowedSpecial
+from bytemill.tokenizer.encoding import AllowedSpecial
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 MERGES = [(b"a", b"b"), (b"<", b"s"), (b"<s", b">")]

@@ -1,5 +1,5 @@
 """Tokenizers: encoding, decoding, offsets, explanations, truncation."""
 
-from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.tokenizer.tokenizer import Tokenizer, open_tokenizer
 
-__all__ = ["Tokenizer"]
+__all__ = ["Tokenizer", "open_tokenizer"]

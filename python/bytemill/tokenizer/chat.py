@@ -7,6 +7,7 @@ environment are those that transformers documents for template authors
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import warnings
@@ -14,9 +15,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bytemill.errors import TokenizerError
+from bytemill.tokenizer.model_inputs import tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,20 +134,20 @@ def _schema(tool: Any) -> Any:
     return utils.get_json_schema(tool)
 
 
-def check_variables(template: str, variables: Iterable[str], parameters: Iterable[str]) -> None:
+def check_variables(template: str, variables: Iterable[str], method: Callable[..., Any]) -> None:
     """Raise `TypeError` for a variable that a template does not use.
 
     Args:
         template: Source of the template.
         variables: Names of the variables.
-        parameters: Names that the caller may have meant instead.
+        method: The method that was called, whose parameters the caller may have meant.
     """
     if not (names := list(variables)):
         return
     used = _variables_of(template)
     for name in names:
         if name not in used or name == "messages":
-            others = [*parameters, *sorted(used - {"messages"})]
+            others = [*inspect.signature(method).parameters, *sorted(used - {"messages"})]
             close = get_close_matches(name, others, n=1)
             raise TypeError(
                 f"apply_chat_template() got an unexpected keyword argument {name!r}, and the chat template has no "
@@ -184,13 +186,30 @@ def check_mask(template: str, *, is_dict: bool, continues: bool) -> None:
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
-def assistant_mask(offsets: Sequence[Sequence[int]], generated: Iterable[tuple[int, int]]) -> list[int]:
-    """Return 1 for each id inside a block of generated text, else 0, as transformers does.
+def assistant_masks(
+    offsets: Any,
+    generated: Sequence[Iterable[tuple[int, int]]],
+    return_tensors: Literal["np", "pt"] | None,
+    *,
+    is_batch: bool,
+) -> Any:
+    """Return 1 for each id inside a block of generated text, else 0, in the form of the other inputs of the model.
 
     Args:
-        offsets: Characters (start, end) of each id.
-        generated: `RenderedChat.generated`.
+        offsets: Characters (start, end) of each id of each text.
+        generated: `RenderedChat.generated` of each text.
+        return_tensors: Kind of tensors, or None for lists.
+        is_batch: Several texts, or one in a list.
     """
+    rows = offsets.tolist() if return_tensors is not None else offsets if is_batch else [offsets]
+    masks = [_assistant_mask(row, blocks) for row, blocks in zip(rows, generated, strict=True)]
+    if return_tensors is not None:
+        return tensors({"input_ids": masks}, return_tensors)["input_ids"]
+    return masks if is_batch else masks[0]
+
+
+def _assistant_mask(offsets: Sequence[Sequence[int]], generated: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the mask of one text, as transformers does."""
 
     def id_at(character: int) -> int | None:
         return next((i for i, (start, end) in enumerate(offsets) if start <= character < end), None)

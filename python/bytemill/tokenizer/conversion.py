@@ -19,7 +19,7 @@ from bytemill.storage import is_url, local_output, shown, uploaded
 from bytemill.storage.files import check_output_object
 from bytemill.storage.input_check import check_file_is_no_input
 from bytemill.system.output_file import check_output_file
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -1,138 +1,111 @@
-"""Decoding methods of a tokenizer: ids to text and bytes."""
+"""Decoding beside the core: ids that arrive one at a time, SentencePiece's spaces, offsets of tokens."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from bytemill.tokenizer.stream_decoder import LeadingSpaces, StreamDecoder
-from bytemill.tokenizer.token_starts import text_and_starts
+import codecs
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from bytemill._core import Encoder
-    from bytemill.formats.spec import CharacterModel, TokenFlags
-    from bytemill.tokenizer.types import TokenIds
+    from bytemill.tokenizer.encoding import TokenIds
+
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+"""Bytes of UTF-8 that do not start a character."""
 
 
-class DecodingMethods:
-    """Methods of `Tokenizer` that take ids. An id that no token has raises `UnknownTokenError`."""
+class LeadingSpaces:
+    """Removal of the spaces that a SentencePiece-style tokenizer puts before a text (`CharacterModel.decode_strip`)."""
 
-    core: Encoder
-    special_tokens: dict[str, int]
-    token_flags: dict[str, TokenFlags]
-    characters: CharacterModel | None
+    def __init__(self, mode: Literal["none", "one", "token", "each"]) -> None:
+        self._mode = mode
+        self.is_active = mode != "none"
+        """Whether the next token may lose spaces."""
 
-    def decode(
+    def from_token(self, token: bytes) -> bytes:
+        """Return the next token without the spaces to remove."""
+        if not self.is_active:
+            return token
+        rest = token.lstrip(b" ") if self._mode == "token" else token.removeprefix(b" ")
+        self.is_active = self._mode == "each" and not rest
+        return rest
+
+
+def without_leading_spaces(
+    text: str,
+    ids: TokenIds,
+    mode: Literal["none", "one", "token", "each"],
+    decode_bytes: Callable[[list[int]], bytes],
+) -> str:
+    """Return the text of `ids` without the spaces that SentencePiece puts before it."""
+    if not text.startswith(" "):
+        return text
+    spaces = LeadingSpaces(mode)
+    n_spaces = 0
+    for token_id in ids:
+        if not spaces.is_active:
+            break
+        token = decode_bytes([token_id])
+        n_spaces += len(token) - len(spaces.from_token(token))
+    return text[n_spaces:]
+
+
+class StreamDecoder:
+    """Decoder of ids that arrive one at a time. Never returns part of a character.
+
+    A character whose bytes are spread over several tokens is returned with its last token. The concatenated results,
+    including that of `finish`, equal `Tokenizer.decode` of all ids.
+
+    >>> from bytemill import Tokenizer
+    >>> decoder = Tokenizer({i: bytes([i]) for i in range(256)}, []).stream_decoder()
+    >>> [decoder.feed(byte) for byte in "né!".encode()]
+    ['n', '', 'é', '!']
+    """
+
+    def __init__(
         self,
-        ids: TokenIds,
-        errors: str = "replace",
-        *,
-        skip_special_tokens: bool = False,
-        clean_up_tokenization_spaces: bool = False,  # noqa: ARG002
-    ) -> str:
-        """Return the text of `ids`.
+        token_bytes: Callable[[int], bytes],
+        strip: Literal["none", "one", "token", "each"] = "none",
+    ) -> None:
+        self._token_bytes = token_bytes
+        self._strip: Literal["none", "one", "token", "each"] = strip
+        self._spaces = LeadingSpaces(strip)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-        Args:
-            ids: A sequence or array of ids.
-            errors: Error handler for invalid UTF-8, as for `bytes.decode`; by default U+FFFD replaces it.
-            skip_special_tokens: Leave out special tokens.
-            clean_up_tokenization_spaces: Ignored, as transformers does for BPE: it would lose spaces of the text.
+    def feed(self, token_id: int) -> str:
+        """Return the text that `token_id` completes. Raises `UnknownTokenError` for an id that belongs to no token."""
+        text = self._decoder.decode(self._spaces.from_token(self._token_bytes(token_id)))
+        held_back, _ = self._decoder.getstate()
+        if held_back[:1] == b"\xed" and held_back[1:2] >= b"\xa0":
+            # The first two bytes of a surrogate. Python waits for the third, but no valid UTF-8 begins like this.
+            text += self._rest()
+        return text
 
-        Raises:
-            UnknownTokenError: An id belongs to no token.
-            TokenizerError: Another thread changed the array of ids.
-        """
-        if skip_special_tokens:
-            ids = self._without_special(ids)
-        return self._stripped(self.core.decode(ids, errors), ids)
+    def finish(self) -> str:
+        """Return U+FFFD for an incomplete character, else an empty string, and reset the decoder for a new text."""
+        self._spaces = LeadingSpaces(self._strip)
+        return self._rest()
 
-    def _stripped(self, text: str, ids: TokenIds) -> str:
-        """The text without the spaces that SentencePiece puts before it."""
-        if self.characters is None or not text.startswith(" "):
-            return text
-        stripped = LeadingSpaces(self.characters.decode_strip)
-        n_spaces = 0
-        for token_id in ids:
-            if not stripped.is_active:
-                break
-            token = self.core.decode_bytes([token_id])
-            n_spaces += len(token) - len(stripped.from_token(token))
-        return text[n_spaces:]
+    def _rest(self) -> str:
+        rest = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return rest
 
-    def decode_bytes(self, ids: TokenIds) -> bytes:
-        """Return the bytes of `ids`, without loss. Raises as `decode` does.
 
-        Unlike in `decode`, the space that SentencePiece puts before a text is part of the result.
-        """
-        return self.core.decode_bytes(ids)
+def text_and_starts(tokens: Iterable[bytes]) -> tuple[str, list[int]]:
+    """Return the text of `tokens` and, for each token, the offset of the first character that it has a byte of.
 
-    def decode_tokens_bytes(self, ids: TokenIds) -> list[bytes]:
-        """Return the bytes of each id, which joined are `decode_bytes`. Raises as `decode` does."""
-        return [self.core.decode_bytes([i]) for i in ids]
+    Raises:
+        UnicodeDecodeError: The concatenated tokens are not valid UTF-8.
 
-    def decode_with_offsets(self, ids: TokenIds) -> tuple[str, list[int]]:
-        """Return the text of `ids` and the character offset at which each token starts.
-
-        A token that starts inside a character has that character's offset.
-
-        Raises:
-            UnicodeDecodeError: The bytes are not valid UTF-8.
-            UnknownTokenError: An id belongs to no token.
-
-        >>> from bytemill import Tokenizer
-        >>> Tokenizer({i: bytes([i]) for i in range(256)}, []).decode_with_offsets(list("né!".encode()))
-        ('né!', [0, 1, 1, 2])
-        """
-        return text_and_starts(self.decode_tokens_bytes(ids))
-
-    def decode_batch(
-        self,
-        batch: Iterable[TokenIds],
-        *,
-        errors: str = "replace",
-        skip_special_tokens: bool = False,
-        num_threads: int | None = None,  # noqa: ARG002
-    ) -> list[str]:
-        """Return the text of each sequence of ids.
-
-        Args:
-            batch: Sequences or arrays of ids.
-            errors: As in `decode`.
-            skip_special_tokens: As in `decode`.
-            num_threads: Ignored; tiktoken has it. Decoding on one thread is faster than dividing the work.
-        """
-        if skip_special_tokens:
-            batch = [self._without_special(ids) for ids in batch]
-        if self.characters is None:
-            return self.core.decode_batch(batch, errors)
-        return [self.decode(ids, errors) for ids in batch]
-
-    def decode_bytes_batch(
-        self,
-        batch: Sequence[TokenIds],
-        *,
-        num_threads: int | None = None,  # noqa: ARG002
-    ) -> list[bytes]:
-        """Return the bytes of each sequence of ids; `num_threads` is ignored as in `decode_batch`."""
-        return [self.core.decode_bytes(ids) for ids in batch]
-
-    def _without_special(self, ids: TokenIds) -> list[int]:
-        """The ids without those that Hugging Face's files mark as special."""
-        skipped = {
-            i
-            for token, i in self.special_tokens.items()
-            if token not in self.token_flags or self.token_flags[token].special
-        }
-        return [i for i in ids if i not in skipped]
-
-    def stream_decoder(self) -> StreamDecoder:
-        """Return a decoder for ids that arrive one at a time. It never returns part of a character.
-
-        >>> from bytemill import Tokenizer
-        >>> decoder = Tokenizer({i: bytes([i]) for i in range(256)}, []).stream_decoder()
-        >>> [decoder.feed(byte) for byte in "é!".encode()]
-        ['', 'é', '!']
-        """
-        mode = "none" if self.characters is None else self.characters.decode_strip
-        return StreamDecoder(lambda token_id: self.core.decode_bytes([token_id]), mode)
+    >>> text_and_starts([b"a", b"\\xc3", b"\\xa9", b"\\xc3\\xa9b"])
+    ('aééb', [0, 1, 1, 2])
+    """
+    tokens = list(tokens)
+    starts: list[int] = []
+    n_characters = 0
+    for token in tokens:
+        continues = token[0] in _CONTINUATION_BYTES
+        starts.append(n_characters - 1 if continues and n_characters else n_characters)
+        n_characters += len(token.translate(None, _CONTINUATION_BYTES))
+    return b"".join(tokens).decode(), starts

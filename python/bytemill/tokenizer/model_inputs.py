@@ -1,365 +1,379 @@
-"""Calling a tokenizer as transformers' tokenizers are called: batches, padding, truncation, chat templates."""
+"""Inputs of models from ids, with the results of transformers and tokenizers.
+
+`Tokenizer.__call__` takes these steps: `truncate` cuts texts, `PostProcessor` (the `post_processor` of a
+tokenizer.json) puts special tokens around them and joins pairs, `pad` fills rows, and `tensors` makes arrays of
+them.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bytemill.errors import TokenizerError
-from bytemill.tokenizer.batching import (
-    BatchEncoding,
-    Padding,
-    Side,
-    Truncation,
-    padded,
-    padded_length,
-    tensors,
-    truncate,
-    truncation_strategy,
-)
-from bytemill.tokenizer.chat import (
-    assistant_mask,
-    check_mask,
-    check_variables,
-    render_chat,
-    template_of,
-)
-from bytemill.tokenizer.post_processing import Encoded, PostProcessor
+from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from bytemill._core import Encoder
-    from bytemill.formats.spec import TokenizerMetadata
-    from bytemill.tokenizer.offsets import EncodedText
+    Offsets = list[tuple[int, int]]
+
+Padding: TypeAlias = bool | Literal["longest", "max_length", "do_not_pad"]
+Truncation: TypeAlias = bool | Literal["longest_first", "only_first", "only_second", "do_not_truncate"] | None
+Side: TypeAlias = Literal["left", "right"]
 
 _NO_LIMIT = 10**12
 """Limits above this mean none in tokenizer_config.json (`VERY_LARGE_INTEGER`)."""
+_SPACE = "\u0120"
+"""The space in byte-level text."""
 
 
-class ModelInputMethods:
-    """Methods of `Tokenizer` that prepare inputs of models, with the results of transformers."""
+class BatchEncoding(dict[str, Any]):
+    """Named inputs of a model, also as attributes: `batch["input_ids"]` and `batch.input_ids`."""
 
-    core: Encoder
-    special_tokens: dict[str, int]
-    metadata: TokenizerMetadata | None
-    encode: Callable[..., list[int]]
-    encode_batch: Callable[..., list[list[int]]]
-    encode_with_offsets: Callable[..., EncodedText]
-    decode: Callable[..., str]
-    id_to_token: Callable[[int], str | None]
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
 
-    def __call__(
-        self,
-        text: str | Sequence[str],
-        text_pair: str | Sequence[str] | None = None,
-        *,
-        add_special_tokens: bool = True,
-        padding: Padding = False,
-        truncation: Truncation = None,
-        max_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: Side | None = None,
-        return_tensors: Literal["np", "pt"] | None = None,
-        return_token_type_ids: bool | None = None,
-        return_attention_mask: bool | None = None,
-        return_special_tokens_mask: bool = False,
-        return_offsets_mapping: bool = False,
-        return_length: bool = False,
-    ) -> BatchEncoding:
-        """Encode a text or a batch into the inputs of a model, as tokenizers of transformers do.
-
-        Special tokens in the texts are recognized. The post-processor of the tokenizer.json adds those around texts.
-
-        Args:
-            text: A text, or a sequence of texts.
-            text_pair: The second texts of pairs.
-            add_special_tokens: Add the tokens that the post-processor puts around texts.
-            padding: True or "longest" pads to the longest of the batch, "max_length" to `max_length`.
-            truncation: True or "longest_first" cuts to `max_length`, from pairs the longer text first; "only_first" and
-                "only_second" cut one text of a pair. None cuts only if `max_length` is set and nothing is padded.
-            max_length: Number of ids; by default `model_max_length` of tokenizer_config.json.
-            pad_to_multiple_of: Round padded lengths up.
-            padding_side: By default that of tokenizer_config.json, or "right".
-            return_tensors: "np" or "pt" for arrays or tensors (int64) of shape (batch, length); None for lists.
-            return_token_type_ids: Return `token_type_ids`; by default if the model has them.
-            return_attention_mask: Return `attention_mask`, 0 for padding; by default if the model has it.
-            return_special_tokens_mask: Return `special_tokens_mask`, 1 for added tokens.
-            return_offsets_mapping: Return `offset_mapping`, the character offsets (start, end) of each id.
-            return_length: Return `length`, the number of ids.
-
-        Raises:
-            TokenizerError: There is no padding token, lengths differ where tensors are wanted, or a text is too short
-                to be cut.
-            TypeError: `text` is neither a str nor a sequence of str.
-
-        >>> from bytemill import Tokenizer
-        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<pad>"])
-        >>> tok.pad_token = "<pad>"
-        >>> tok(["ab", "c"], padding=True)
-        {'input_ids': [[97, 98], [99, 256]], 'attention_mask': [[1, 1], [1, 0]]}
-        """
-        is_batch = not isinstance(text, str)
-        texts = [text] if isinstance(text, str) else list(text)
-        if text_pair == "" and not is_batch:
-            text_pair = None  # as in transformers
-        pairs = None if text_pair is None else [text_pair] if isinstance(text_pair, str) else list(text_pair)
-        _check_texts(texts, pairs, is_batch=is_batch, is_pair_batch=not isinstance(text_pair, str | None))
-        firsts = self._encoded(texts, with_offsets=return_offsets_mapping)
-        seconds = None
-        if pairs is not None:
-            seconds = self._encoded(pairs, with_offsets=return_offsets_mapping, type_id=1)
-        processor = self._post_processor
-        strategy = truncation_strategy(truncation, max_length, padding)
-        limit = self._limit(max_length)
-        is_truncated = strategy != "do_not_truncate"
-        if is_truncated and limit is not None:
-            n_added = processor.n_added(is_pair=pairs is not None) if add_special_tokens else 0
-            side = self._setting("truncation_side", "right")
-            for index, first in enumerate(firsts):
-                truncate(
-                    first,
-                    None if seconds is None else seconds[index],
-                    max(limit - n_added, 0),
-                    strategy,
-                    side,
-                )
-        rows = [
-            processor.process(
-                first, None if seconds is None else seconds[index], add_special_tokens=add_special_tokens
-            )
-            for index, first in enumerate(firsts)
-        ]
-        masks = [[1] * len(row.ids) for row in rows]
-        length = padded_length(rows, padding, limit, pad_to_multiple_of, is_truncated=is_truncated)
-        if length is not None:
-            self._pad(rows, masks, length, padding_side or self._setting("padding_side", "right"))
-        names = self._config.get("model_input_names", ["input_ids", "attention_mask"])
-        found: dict[str, list[Any]] = {"input_ids": [row.ids for row in rows]}
-        if "token_type_ids" in names if return_token_type_ids is None else return_token_type_ids:
-            found["token_type_ids"] = [row.type_ids for row in rows]
-        if "attention_mask" in names if return_attention_mask is None else return_attention_mask:
-            found["attention_mask"] = masks
-        if return_special_tokens_mask:
-            found["special_tokens_mask"] = [row.special_mask for row in rows]
-        if return_offsets_mapping:
-            found["offset_mapping"] = [row.offsets for row in rows]
-        if return_length:
-            found["length"] = [len(row.ids) for row in rows]
-        if return_tensors is not None:
-            return tensors(found, return_tensors)
-        if is_batch:
-            return BatchEncoding(found)
-        return BatchEncoding({name: rows[0] if name != "length" else rows for name, rows in found.items()})
-
-    def apply_chat_template(
-        self,
-        conversation: Sequence[Mapping[str, Any]] | Sequence[Sequence[Mapping[str, Any]]],
-        tools: Sequence[Any] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        chat_template: str | None = None,
-        *,
-        add_generation_prompt: bool = False,
-        continue_final_message: bool = False,
-        tokenize: bool = True,
-        padding: Padding = False,
-        truncation: Truncation = False,
-        max_length: int | None = None,
-        return_tensors: Literal["np", "pt"] | None = None,
-        return_dict: bool = True,
-        return_assistant_tokens_mask: bool = False,
-        tokenizer_kwargs: Mapping[str, Any] | None = None,
-        **variables: Any,
-    ) -> Any:
-        """Return a conversation as the model was trained on it: its inputs, or its text.
-
-        Args:
-            conversation: Messages with `role` and `content`, or a batch of conversations.
-            tools: JSON schemas of tools, or functions with type hints and a docstring (these need transformers).
-            documents: Objects with `title` and `text` for models that retrieve.
-            chat_template: A template, or the name of one of several; by default that of the model's folder.
-            add_generation_prompt: End with the beginning of the assistant's answer.
-            continue_final_message: End inside the last message, for the model to continue it.
-            tokenize: False returns the text.
-            padding: As in a call, like the next three.
-            truncation: False does not cut.
-            max_length: Number of ids.
-            return_tensors: "np", "pt" or None.
-            return_dict: False returns the ids without the other inputs.
-            return_assistant_tokens_mask: Return `assistant_masks`, 1 for the ids of text inside `{% generation %}`.
-            tokenizer_kwargs: Further arguments of the call that encodes the text.
-            **variables: Further variables of the template.
-
-        Raises:
-            TokenizerError: There is no template, or it rejects the conversation.
-            TypeError: A keyword is neither a parameter nor a variable that the template uses.
-
-        >>> from bytemill import Tokenizer
-        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [])
-        >>> template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\\n{% endfor %}"
-        >>> messages = [{"role": "user", "content": "Hello!"}]
-        >>> tok.apply_chat_template(messages, chat_template=template, tokenize=False)
-        'user: Hello!\\n'
-        """
-        template = template_of(chat_template, self._chat_templates, has_tools=tools is not None)
-        check_variables(template, variables, _CHAT_PARAMETERS)
-        if return_assistant_tokens_mask:
-            check_mask(template, is_dict=return_dict and tokenize, continues=continue_final_message)
-        is_batch = bool(conversation) and not isinstance(conversation[0], Mapping)
-        conversations = cast(
-            "Sequence[Sequence[Mapping[str, Any]]]", conversation if is_batch else [conversation]
-        )
-        chats = [
-            render_chat(
-                template,
-                messages,
-                tools=tools,
-                documents=documents,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=continue_final_message,
-                variables=self.special_tokens_map | variables,
-            )
-            for messages in conversations
-        ]
-        text = [chat.text for chat in chats] if is_batch else chats[0].text
-        if not tokenize:
-            return text
-        options = dict(tokenizer_kwargs or {})
-        returns_offsets = options.pop("return_offsets_mapping", False)
-        inputs = self(
-            text,
-            add_special_tokens=False,
-            padding=padding,
-            truncation=truncation,
-            max_length=max_length,
-            return_tensors=return_tensors,
-            return_offsets_mapping=returns_offsets or return_assistant_tokens_mask,
-            **options,
-        )
-        if return_assistant_tokens_mask:
-            offsets = inputs["offset_mapping"] if returns_offsets else inputs.pop("offset_mapping")
-            rows = offsets.tolist() if return_tensors is not None else offsets if is_batch else [offsets]
-            masks = [assistant_mask(row, chat.generated) for row, chat in zip(rows, chats, strict=True)]
-            if return_tensors is not None:
-                inputs["assistant_masks"] = tensors({"input_ids": masks}, return_tensors)["input_ids"]
-            else:
-                inputs["assistant_masks"] = masks if is_batch else masks[0]
-        return inputs if return_dict else inputs["input_ids"]
-
-    @cached_property
-    def special_tokens_map(self) -> dict[str, Any]:
-        """Special tokens by role: `bos_token`, `eos_token`, `pad_token` and others that the model's files name."""
-        # Imported late: encoding does not need it.
-        from bytemill.formats.huggingface.sidecars import named_tokens
-
-        kept = self.metadata and self.metadata.special_tokens_map
-        return {role: _content(token) for role, token in named_tokens(self._config, kept).items()}
-
-    @property
-    def bos_token(self) -> str | None:
-        """The token that begins a text, if the model's files name one."""
-        return self.special_tokens_map.get("bos_token")
-
-    @property
-    def eos_token(self) -> str | None:
-        """The token that ends a text, if the model's files name one."""
-        return self.special_tokens_map.get("eos_token")
-
-    @property
-    def pad_token(self) -> str | None:
-        """The token that fills batches. May be set to a special token."""
-        return self.special_tokens_map.get("pad_token")
-
-    @pad_token.setter
-    def pad_token(self, token: str) -> None:
-        if token not in self.special_tokens:
-            raise TokenizerError(f"{token!r} is not a special token of this tokenizer")
-        self.special_tokens_map["pad_token"] = token
-
-    @property
-    def bos_token_id(self) -> int | None:
-        """Id of `bos_token`."""
-        return self._id_of_role("bos_token")
-
-    @property
-    def eos_token_id(self) -> int | None:
-        """Id of `eos_token`."""
-        return self._id_of_role("eos_token")
-
-    @property
-    def pad_token_id(self) -> int | None:
-        """Id of `pad_token`."""
-        return self._id_of_role("pad_token")
-
-    def _id_of_role(self, role: str) -> int | None:
-        token = self.special_tokens_map.get(role)
-        return None if token is None else self.special_tokens.get(token)
-
-    @property
-    def _config(self) -> dict[str, Any]:
-        return (self.metadata and self.metadata.config) or {}
-
-    @property
-    def _chat_templates(self) -> Any:
-        return (self.metadata and self.metadata.chat_template) or self._config.get("chat_template")
-
-    def _setting(self, name: str, default: Side) -> Side:
-        value = self._config.get(name, default)
-        return value if value in ("left", "right") else default
-
-    @cached_property
-    def _post_processor(self) -> PostProcessor:
-        return PostProcessor(self.metadata and self.metadata.post_processor, self.id_to_token)
-
-    def _limit(self, max_length: int | None) -> int | None:
-        if max_length is not None:
-            return max_length
-        limit = self._config.get("model_max_length")
-        return int(limit) if isinstance(limit, int | float) and limit < _NO_LIMIT else None
-
-    def _encoded(self, texts: list[str], *, with_offsets: bool, type_id: int = 0) -> list[Encoded]:
-        if not with_offsets:
-            return [Encoded.of_text(ids, None, type_id) for ids in self.encode_batch(texts)]
-        results = [self.encode_with_offsets(text) for text in texts]
-        return [
-            Encoded.of_text(
-                each.ids.tolist(), [(start, end) for start, end in each.char_offsets.tolist()], type_id
-            )
-            for each in results
-        ]
-
-    def _pad(self, rows: list[Encoded], masks: list[list[int]], length: int, side: Side) -> None:
-        pad_id = self.pad_token_id
-        if pad_id is None:
-            raise TokenizerError(
-                "this tokenizer has no padding token",
-                hint="set one: tokenizer.pad_token = tokenizer.eos_token, or another special token",
-            )
-        for row, mask in zip(rows, masks, strict=True):
-            n = max(length - len(row.ids), 0)
-            row.ids = padded(row.ids, [pad_id] * n, side)
-            row.type_ids = padded(row.type_ids, [0] * n, side)
-            row.special_mask = padded(row.special_mask, [1] * n, side)
-            row.offsets = None if row.offsets is None else padded(row.offsets, [(0, 0)] * n, side)
-            mask[:] = padded(mask, [0] * n, side)
+    def to(self, device: Any) -> BatchEncoding:
+        """Move tensors to a device; the object itself changes, as in transformers."""
+        for name, value in self.items():
+            if hasattr(value, "to"):
+                self[name] = value.to(device)
+        return self
 
 
-_CHAT_PARAMETERS = tuple(inspect.signature(ModelInputMethods.apply_chat_template).parameters)
+@dataclass
+class Encoded:
+    """Ids of a text or of several joined ones, with a value per id."""
+
+    ids: list[int]
+    type_ids: list[int]
+    special_mask: list[int]
+    """1 for tokens that post-processing added."""
+    offsets: Offsets | None = None
+    """Character offsets (start, end); None if they are not wanted."""
+
+    @classmethod
+    def of_text(cls, ids: list[int], offsets: Offsets | None, type_id: int = 0) -> Encoded:
+        """Return the ids of a text before post-processing."""
+        return cls(ids, [type_id] * len(ids), [0] * len(ids), offsets)
+
+    def cut(self, length: int, side: str) -> None:
+        """Keep `length` ids; `side` is where the others are removed."""
+        kept = slice(0, length) if side == "right" else slice(max(len(self.ids) - length, 0), None)
+        self.ids, self.type_ids = self.ids[kept], self.type_ids[kept]
+        self.special_mask = self.special_mask[kept]
+        self.offsets = None if self.offsets is None else self.offsets[kept]
 
 
-def _content(value: Any) -> str | None:
-    """Return the text of a token in tokenizer_config.json: a str, or an object with its flags."""
-    if isinstance(value, dict):
-        value = cast("dict[str, Any]", value).get("content")
-    return value if isinstance(value, str) else None
+def texts_and_pairs(
+    text: str | Sequence[str], text_pair: str | Sequence[str] | None
+) -> tuple[list[str], list[str] | None, bool]:
+    """Return the texts of a call, the second texts of pairs, and whether they are a batch.
 
-
-def _check_texts(texts: list[Any], pairs: list[Any] | None, *, is_batch: bool, is_pair_batch: bool) -> None:
+    Raises:
+        TypeError: A text is not a str, or the numbers of first and second texts differ.
+    """
+    is_batch, is_pair_batch = not isinstance(text, str), not isinstance(text_pair, str | None)
+    if text_pair == "" and not is_batch:
+        text_pair = None  # as in transformers
+    texts = [text] if isinstance(text, str) else list(text)
+    pairs = None if text_pair is None else [text_pair] if isinstance(text_pair, str) else list(text_pair)
     for each in (texts, pairs or []):
-        for index, text in enumerate(each):
-            if not isinstance(text, str):
-                raise TypeError(f"text {index} is of type {type(text).__name__}, not str")
+        for index, item in enumerate(each):
+            if not isinstance(item, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"text {index} is of type {type(item).__name__}, not str")
     if pairs is not None and (len(pairs) != len(texts) or is_batch != is_pair_batch):
         raise TypeError(f"{len(texts)} texts and {len(pairs)} second texts do not make pairs")
+    return texts, pairs, is_batch
+
+
+def length_limit(max_length: int | None, config: Mapping[str, Any]) -> int | None:
+    """Return the explicit limit, or that of tokenizer_config.json, or None for no limit."""
+    if max_length is not None:
+        return max_length
+    limit = config.get("model_max_length")
+    return int(limit) if isinstance(limit, int | float) and limit < _NO_LIMIT else None
+
+
+def side_of(config: Mapping[str, Any], name: str) -> Side:
+    """Return a side from tokenizer_config.json, by default the right one."""
+    return "left" if config.get(name) == "left" else "right"
+
+
+def truncation_strategy(truncation: Truncation, max_length: int | None, padding: Padding) -> str:
+    """Return the strategy that the arguments of a call select."""
+    if truncation is None:
+        # As in transformers, only `False` counts as no padding here.
+        return "longest_first" if max_length is not None and padding is False else "do_not_truncate"
+    if isinstance(truncation, bool):
+        return "longest_first" if truncation else "do_not_truncate"
+    if truncation not in ("longest_first", "only_first", "only_second", "do_not_truncate"):
+        raise ValueError(f"truncation is {truncation!r}")
+    return truncation
+
+
+def truncate(first: Encoded, second: Encoded | None, limit: int, strategy: str, side: Side) -> None:
+    """Cut a text or pair to `limit` ids, as `truncate_encodings` of the tokenizers library does."""
+    n_first, n_second = len(first.ids), 0 if second is None else len(second.ids)
+    n_excess = n_first + n_second - limit
+    if n_excess <= 0:
+        return
+    if strategy == "longest_first":
+        if second is None:
+            first.cut(limit, side)
+            return
+        shorter, longer = sorted((n_first, n_second))
+        longer = shorter if shorter > limit else max(shorter, limit - shorter)
+        if shorter + longer > limit:
+            shorter = limit // 2
+            longer = shorter + limit % 2
+        first.cut(shorter if n_first <= n_second else longer, side)
+        second.cut(longer if n_first <= n_second else shorter, side)
+        return
+    target = first if strategy == "only_first" else second
+    if target is None:
+        raise TokenizerError("truncation='only_second' needs pairs of texts")
+    if len(target.ids) <= n_excess:
+        raise TokenizerError(
+            f"a text of {len(target.ids)} ids is too short to remove {n_excess} with truncation={strategy!r}",
+            hint="use truncation='longest_first', or a larger max_length",
+        )
+    target.cut(len(target.ids) - n_excess, side)
+
+
+@dataclass
+class _Joined:
+    parts: list[Encoded] = field(default_factory=list[Encoded])
+
+    def add(self, part: Encoded, type_id: int | None = None) -> None:
+        if type_id is not None:
+            part.type_ids = [type_id] * len(part.ids)
+        self.parts.append(part)
+
+    def add_special(self, ids: Sequence[int], type_id: int, *, with_offsets: bool) -> None:
+        n = len(ids)
+        offsets = [(0, 0)] * n if with_offsets else None
+        self.parts.append(Encoded(list(ids), [type_id] * n, [1] * n, offsets))
+
+    def result(self) -> Encoded:
+        with_offsets = all(part.offsets is not None for part in self.parts)
+        return Encoded(
+            [i for part in self.parts for i in part.ids],
+            [i for part in self.parts for i in part.type_ids],
+            [i for part in self.parts for i in part.special_mask],
+            [span for part in self.parts for span in part.offsets or ()] if with_offsets else None,
+        )
+
+
+class PostProcessor:
+    """The `post_processor` of a tokenizer.json, or none.
+
+    Args:
+        processor: The object; it was checked when the file was read.
+        text_of: Returns the text of an id as the file writes it, to trim offsets.
+    """
+
+    def __init__(self, processor: dict[str, Any] | None, text_of: Callable[[int], str | None]) -> None:
+        self._steps = _flat(processor)
+        self._text_of = text_of
+
+    def n_added(self, *, is_pair: bool) -> int:
+        """Return the number of tokens added to a text or to a pair."""
+        return sum(_n_added(step, is_pair=is_pair) for step in self._steps)
+
+    def process(self, first: Encoded, second: Encoded | None, *, add_special_tokens: bool) -> Encoded:
+        """Return the ids of a text or pair with the tokens around them."""
+        joined: Encoded | None = None
+        for step in self._steps:
+            parts = [part for part in (first, second) if part is not None]
+            self._trim(step, parts)
+            if step["type"] == "RobertaProcessing":
+                for part in parts:
+                    part.type_ids = [0] * len(part.ids)
+            if joined is None and add_special_tokens:
+                joined = _with_special_tokens(step, first, second)
+        return joined or _side_by_side(first, second)
+
+    def _trim(self, step: dict[str, Any], parts: Sequence[Encoded]) -> None:
+        """Exclude white space at the ends of tokens from their offsets."""
+        if step["type"] not in ("ByteLevel", "RobertaProcessing") or not step.get("trim_offsets", True):
+            return
+        keeps_first = bool(step.get("add_prefix_space", True))
+        for part in parts:
+            if part.offsets is not None:
+                part.offsets = [
+                    _trimmed(
+                        self._text_of(token_id) or "", span, is_kept=keeps_first and (i == 0 or span[0] == 0)
+                    )
+                    for i, (token_id, span) in enumerate(zip(part.ids, part.offsets, strict=True))
+                ]
+
+
+def _flat(processor: dict[str, Any] | None) -> list[dict[str, Any]]:
+    if processor is None:
+        return []
+    if processor["type"] == "Sequence":
+        return [step for part in processor["processors"] for step in _flat(part)]
+    return [processor]
+
+
+def _trimmed(text: str, span: tuple[int, int], *, is_kept: bool) -> tuple[int, int]:
+    def n_spaces(characters: Sequence[str]) -> int:
+        n = 0
+        for character in characters:
+            if character != _SPACE and not character.isspace():
+                break
+            n += 1
+        return n
+
+    start, end = span
+    leading, trailing = n_spaces(text), n_spaces(text[::-1])
+    # A single space at the start may be one that encoding put before the text.
+    if leading and not (is_kept and leading == 1):
+        start = min(start + leading, end)
+    if trailing and end >= trailing:
+        end = max(end - trailing, start)
+    return start, end
+
+
+def _n_added(step: dict[str, Any], *, is_pair: bool) -> int:
+    match step["type"]:
+        case "TemplateProcessing":
+            template = step["pair" if is_pair else "single"]
+            return sum(
+                len(step["special_tokens"][entry["SpecialToken"]["id"]]["ids"])
+                for entry in template
+                if "SpecialToken" in entry
+            )
+        case "RobertaProcessing":
+            return 4 if is_pair else 2
+        case "BertProcessing":
+            return 3 if is_pair else 2
+        case _:
+            return 0
+
+
+def _with_special_tokens(step: dict[str, Any], first: Encoded, second: Encoded | None) -> Encoded | None:
+    """Return the joined texts if the step joins them."""
+    joined, with_offsets = _Joined(), first.offsets is not None
+    match step["type"]:
+        case "TemplateProcessing":
+            for entry in step["single" if second is None else "pair"]:
+                if "SpecialToken" in entry:
+                    token = entry["SpecialToken"]
+                    ids = step["special_tokens"][token["id"]]["ids"]
+                    joined.add_special(ids, token["type_id"], with_offsets=with_offsets)
+                else:
+                    part = first if entry["Sequence"]["id"] == "A" else second
+                    if part is None:
+                        raise TokenizerError("the template for a single text names a second one")
+                    joined.add(part, entry["Sequence"]["type_id"])
+        case "RobertaProcessing" | "BertProcessing":
+            separator, start = [step["sep"][1]], [step["cls"][1]]
+            is_bert = step["type"] == "BertProcessing"
+            joined.add_special(start, 0, with_offsets=with_offsets)
+            joined.add(first, 0)
+            joined.add_special(separator, 0, with_offsets=with_offsets)
+            if second is not None:
+                if not is_bert:
+                    joined.add_special(separator, 0, with_offsets=with_offsets)
+                joined.add(second, int(is_bert))
+                joined.add_special(separator, int(is_bert), with_offsets=with_offsets)
+        case _:
+            return None
+    return joined.result()
+
+
+def _side_by_side(first: Encoded, second: Encoded | None) -> Encoded:
+    if second is None:
+        return first
+    joined = _Joined()
+    joined.add(first)
+    joined.add(second)
+    return joined.result()
+
+
+def padded_length(
+    rows: list[Encoded], padding: Padding, limit: int | None, multiple: int | None, *, is_truncated: bool
+) -> int | None:
+    """Return the length to pad to, or None for no padding."""
+    match padding:
+        case False | "do_not_pad":
+            return None
+        case True | "longest":
+            length = max((len(row.ids) for row in rows), default=0)
+        case "max_length":
+            if limit is None:
+                return None
+            length = limit
+        case _:
+            raise ValueError(f"padding is {padding!r}")
+    if not multiple:
+        return length
+    if is_truncated and limit is not None and limit % multiple:
+        raise TokenizerError(
+            f"max_length {limit} is no multiple of pad_to_multiple_of {multiple}, which cutting and padding needs",
+            hint=f"use max_length={-(-limit // multiple) * multiple}",
+        )
+    return -(-length // multiple) * multiple
+
+
+def pad(rows: list[Encoded], length: int | None, pad_id: int | None, side: Side) -> list[list[int]]:
+    """Pad the rows to a length, or not at all, and return their attention masks.
+
+    Raises:
+        TokenizerError: There is no padding token.
+    """
+    masks = [[1] * len(row.ids) for row in rows]
+    if length is None:
+        return masks
+    if pad_id is None:
+        raise TokenizerError(
+            "this tokenizer has no padding token",
+            hint="set one: tokenizer.pad_token = tokenizer.eos_token, or another special token",
+        )
+
+    def padded(values: list[Any], filler: Any, n: int) -> list[Any]:
+        return values + [filler] * n if side == "right" else [filler] * n + values
+
+    for row, mask in zip(rows, masks, strict=True):
+        n = max(length - len(row.ids), 0)
+        row.ids = padded(row.ids, pad_id, n)
+        row.type_ids = padded(row.type_ids, 0, n)
+        row.special_mask = padded(row.special_mask, 1, n)
+        row.offsets = None if row.offsets is None else padded(row.offsets, (0, 0), n)
+        mask[:] = padded(mask, 0, n)
+    return masks
+
+
+def of_one_text(found: Mapping[str, list[Any]]) -> BatchEncoding:
+    """Return the inputs of a single text without the batch's dimension, which only `length` has, as in transformers."""
+    return BatchEncoding({name: rows[0] if name != "length" else rows for name, rows in found.items()})
+
+
+def tensors(found: Mapping[str, list[Any]], kind: str) -> BatchEncoding:
+    """Return lists of equal lengths as arrays or tensors of int64.
+
+    Raises:
+        TokenizerError: Their lengths differ.
+    """
+    if kind not in ("np", "pt"):
+        raise ValueError(f"return_tensors is {kind!r}; it must be 'np' or 'pt'")
+    rows: Iterable[Sequence[Any]] = found["input_ids"]
+    if len({len(row) for row in rows}) > 1:
+        raise TokenizerError(
+            "texts of different lengths do not make a tensor",
+            hint="use padding=True, and truncation=True for a limit",
+        )
+    if kind == "pt":
+        torch: Any = import_library("torch", "return_tensors='pt'")
+        return BatchEncoding(
+            {name: torch.tensor(values, dtype=torch.int64) for name, values in found.items()}
+        )
+    import numpy as np
+
+    return BatchEncoding({name: np.array(values, dtype=np.int64) for name, values in found.items()})

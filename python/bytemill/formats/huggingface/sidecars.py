@@ -245,7 +245,7 @@ class Sidecars:
                 f"{self.folder / CONFIG}: split_special_tokens is true, which is not supported",
                 hint="set it to false, and use encode_ordinary for texts whose special tokens are text",
             )
-        tokens: dict[str, dict[str, Any]] = {text: token for token in base if (text := _text_of(token))}
+        tokens: dict[str, dict[str, Any]] = {text: token for token in base if (text := text_of(token))}
         if len(tokens) != len(base):
             return base  # the reader of the file reports what is wrong
         changes = list(self._changes(tokens))
@@ -274,20 +274,20 @@ class Sidecars:
         """
         flags_of = {text: _flags_of(token, "added_tokens") for text, token in base.items()}
         names = named_tokens(self.config, self.special_tokens_map, self.class_name)
-        named = {_text_of(token) for token in names.values()}
+        named = {text_of(token) for token in names.values()}
         extra = _extra_tokens(self.config or {}, self.special_tokens_map or {})
         for token_id, text, flags in sorted(
-            self._with_ids(named | {*map(_text_of, extra)}), key=lambda entry: entry[0]
+            self._with_ids(named | {*map(text_of, extra)}), key=lambda entry: entry[0]
         ):
             if flags_of.get(text) != flags:
                 flags_of[text] = replace(flags, special=flags.special or text in named)
                 yield text, flags_of[text], token_id
         for token in (*names.values(), *extra):
-            if (text := _text_of(token)) not in flags_of:
+            if (text := text_of(token)) not in flags_of:
                 flags_of[text] = replace(_flags_of(token, str(self.folder)), special=True)
                 yield text, flags_of[text], None
         if self.known_class is not None and self.known_class.resets_flags:
-            for text in dict.fromkeys(map(_text_of, (*names.values(), *extra))):
+            for text in dict.fromkeys(map(text_of, (*names.values(), *extra))):
                 if flags_of[text] != TokenFlags():
                     yield text, TokenFlags(), None
 
@@ -302,10 +302,10 @@ class Sidecars:
             return
         location = f"{self.folder / CONFIG}: added_tokens_decoder"
         for key, token in object_at(config["added_tokens_decoder"], location).items():
-            if not key.isdecimal() or not is_object(token) or not _text_of(token):
+            if not key.isdecimal() or not is_object(token) or not text_of(token):
                 raise TokenizerFileError(f"{location}[{shown(key)}] is not an id with its token")
             flags = {"normalized": not token.get("special", False)} | token
-            yield int(key), _text_of(token), _flags_of(flags, f"{location}[{shown(key)}]")
+            yield int(key), text_of(token), _flags_of(flags, f"{location}[{shown(key)}]")
 
     def post_processor(self, ids: Mapping[str, int]) -> TokenizerMetadata | None:
         """Return the post-processor for vocab.json and merges.txt as metadata; None if it adds no tokens."""
@@ -315,7 +315,7 @@ class Sidecars:
 
     def _post_processor(self, ids: Mapping[str, int]) -> dict[str, Any] | None:
         names = named_tokens(self.config, self.special_tokens_map, self.class_name)
-        token_of = {role: _text_of(token) for role, token in names.items()}
+        token_of = {role: text_of(token) for role, token in names.items()}
         config = self.config or {}
         if self.known_class is not None and self.known_class.joins_like_roberta:
             ends = {
@@ -374,7 +374,7 @@ def named_tokens(
     roles = [*NAMES, *(key for key in settings if key.endswith("_token") and key not in NAMES)]
     if is_object(extra):
         roles += [key for key in extra if key not in roles]
-    return {role: settings[role] for role in roles if _text_of(settings.get(role))}
+    return {role: settings[role] for role in roles if text_of(settings.get(role))}
 
 
 def _extra_tokens(config: Mapping[str, Any], special_tokens_map: Mapping[str, Any]) -> list[Any]:
@@ -387,10 +387,10 @@ def _extra_tokens(config: Mapping[str, Any], special_tokens_map: Mapping[str, An
         if more is None and not tokens:
             more = special_tokens_map.get("additional_special_tokens")
         tokens += more if is_array(more) else []
-    return [token for token in tokens if _text_of(token)]
+    return [token for token in tokens if text_of(token)]
 
 
-def _text_of(token: Any) -> str:
+def text_of(token: Any) -> str:
     """Return the text of a token: a str, or an object with its flags; "" for anything else."""
     if is_object(token):
         token = token.get("content")
