@@ -22,7 +22,7 @@ import bytemill
 from bytemill.comparison import compare
 from bytemill.comparison.counting import encode_units, read_units, unit_encoder
 from bytemill.corpus import parse_bytes
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 
 ROWS = ("encoding", "comparing", "with n-grams")
 

@@ -55,7 +55,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     """One measurement: `format` None is the text in memory."""
     from bytemill import Corpus
     from bytemill.shards import TokenShards, encode_corpus
-    from bytemill.tokenizer.open_tokenizer import open_tokenizer
+    from bytemill.tokenizer import open_tokenizer
 
     tokenizer = open_tokenizer(request["tokenizer"])
     folder, threads = Path(request["folder"]), request["threads"]

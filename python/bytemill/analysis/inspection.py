@@ -14,9 +14,9 @@ from bytemill.errors import CorpusError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bytemill.tokenizer.encoding import AllowedSpecial
     from bytemill.tokenizer.explanation import Explanation
     from bytemill.tokenizer.tokenizer import Tokenizer
-    from bytemill.tokenizer.types import AllowedSpecial
 
 PartKind: TypeAlias = Literal["text", "line end", "control", "bytes"]
 

@@ -101,7 +101,7 @@ def encode(
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
     from bytemill.shards import EncodeProgress, encode_corpus
-    from bytemill.tokenizer.open_tokenizer import open_tokenizer
+    from bytemill.tokenizer import open_tokenizer
 
     tokenizer = open_tokenizer(tokenizer_file)
     source = corpus.corpus(inputs, repeat_by_weight=True)

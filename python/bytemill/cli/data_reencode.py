@@ -83,7 +83,7 @@ def reencode(
     from bytemill.cli.summaries import manifest_notes, manifest_to_json, write_manifest
     from bytemill.shards import EncodeProgress, encode_corpus
     from bytemill.shards.reencode import reencode_options, shard_corpus
-    from bytemill.tokenizer.open_tokenizer import open_tokenizer
+    from bytemill.tokenizer import open_tokenizer
 
     is_distributed = processes.is_distributed
     target = open_tokenizer(new)

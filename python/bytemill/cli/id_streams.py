@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill.cli.texts import TextInput
+    from bytemill.tokenizer.encoding import AllowedSpecial
     from bytemill.tokenizer.tokenizer import Tokenizer
-    from bytemill.tokenizer.types import AllowedSpecial
 
 _BETWEEN_IDS = bytes.maketrans(b",;[]", b"    ")
 """Accepts lists of Python and JSON, and comma-separated values."""

@@ -21,7 +21,7 @@ from bytemill.lm.training.config_sources import (
     setting_type,
 )
 from bytemill.storage import shown
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -68,7 +68,7 @@ def studio(
     """
     from bytemill.cli.interruption import interruptible
     from bytemill.errors import OutputError, TokenizerFileError
-    from bytemill.tokenizer.open_tokenizer import open_tokenizer
+    from bytemill.tokenizer import open_tokenizer
     from bytemill.tokenizer.pretrained import is_name
 
     for path in paths:

@@ -11,7 +11,7 @@ from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.interruption import interruptible, training_resume_hint
 from bytemill.formats.save import WrittenFormat
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 
 _CORPUS = CorpusOptions()
 

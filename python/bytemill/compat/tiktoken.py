@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.errors import SpecialTokenError, UnknownTokenError
 from bytemill.formats.tiktoken.models import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
+<<<<<<< HEAD
 from bytemill.tokenizer.special_options import options, refuse
 from bytemill.tokenizer.token_starts import text_and_starts
 from bytemill.tokenizer.unstable import encode_cut_off, encode_with_unstable
+=======
+from bytemill.tokenizer.decoding import text_and_starts
+from bytemill.tokenizer.encoding import options, refuse
+>>>>>>> 025eab4 (Import open_tokenizer and types from where they are)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
@@ -27,8 +32,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from bytemill.tokenizer.encoding import AllowedSpecial, DisallowedSpecial, TokenIds
     from bytemill.tokenizer.tokenizer import Tokenizer
-    from bytemill.tokenizer.types import AllowedSpecial, DisallowedSpecial, TokenIds
 
 __all__ = [
     "Encoding",

@@ -20,7 +20,7 @@ from bytemill.experiment.results import StudyFolder, read_rates
 from bytemill.experiment.scoring import common_context
 from bytemill.lm.planning import parameters_by_part
 from bytemill.storage.input_check import check_folder_is_no_input
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 from bytemill.training.train import TrainingStoppedEarly, train
 
 if TYPE_CHECKING:

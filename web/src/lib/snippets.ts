@@ -52,7 +52,7 @@ interface TokensState {
 export function tokensSnippet({ tokenizer, vocabSize, special: isSpecial, text, rank }: TokensState): Snippet | null {
   if (!text) return null;
   const opened = `tok = open_tokenizer(${pythonString(tokenizer)})${vocabSize === null ? "" : `.truncate(${vocabSize})`}\n`;
-  const load = "from bytemill.tokenizer.open_tokenizer import open_tokenizer\n\n";
+  const load = "from bytemill.tokenizer import open_tokenizer\n\n";
   if (rank !== null) {
     return {
       python: () =>
@@ -95,7 +95,7 @@ interface VocabularyState {
 export function vocabularySnippet(state: VocabularyState): Snippet {
   const { tokenizer, token, query, mode, hasFilters } = state;
   const opened =
-    `from bytemill.tokenizer.open_tokenizer import open_tokenizer\n\n` + `tok = open_tokenizer(${pythonString(tokenizer)})\n`;
+    `from bytemill.tokenizer import open_tokenizer\n\n` + `tok = open_tokenizer(${pythonString(tokenizer)})\n`;
   if (token !== null) {
     return {
       python: () => `${opened}print(tok.token(${token}))\nprint(tok.encode(${pythonString(state.text)}${special(state.special)}).count(${token}))\n`,
@@ -128,7 +128,7 @@ export function comparisonSnippet({ tokenizers, special: isSpecial, text }: Comp
   if (tokenizers.length < 2 || !/[^\n]/.test(text)) return null;
   return {
     python: () =>
-      `import bytemill\nfrom bytemill.datasets import DECLARATION\nfrom bytemill.tokenizer.open_tokenizer import open_tokenizer\n\n` +
+      `import bytemill\nfrom bytemill.datasets import DECLARATION\nfrom bytemill.tokenizer import open_tokenizer\n\n` +
       `text = ${pythonString(text)}\n` +
       `tokenizers = [${tokenizers.map(pythonString).join(", ")}]\n` +
       `for name in tokenizers:\n    tok = open_tokenizer(name)\n    print(name, len(tok), len(tok.encode(text${special(isSpecial)})))\n` +

@@ -28,7 +28,7 @@ from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.model_folder import ModelFolder, check_output, files_in, locked_output, write_model_folder
 from bytemill.storage import local_input
 from bytemill.storage.input_check import check_folder_is_no_input
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

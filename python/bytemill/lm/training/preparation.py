@@ -41,7 +41,7 @@ from bytemill.storage import is_url
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.paths import cache_folder
 from bytemill.system.units import format_bytes
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
+from bytemill.tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
     from bytemill.lm.planning.formulas import Precision
