@@ -21,12 +21,8 @@ from bytemill.comparison.syntax import SYNTAX_BYTES, SyntaxMarks
 from bytemill.corpus import Corpus
 from bytemill.corpus.options import check_separator
 from bytemill.errors import CorpusError, TokenizerError
-<<<<<<< HEAD:python/bytemill/comparison/run.py
 from bytemill.storage import write_file
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
-=======
 from bytemill.tokenizer import open_tokenizer
->>>>>>> 025eab4 (Import open_tokenizer and types from where they are):python/bytemill/comparison/compare.py
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -17,14 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.errors import SpecialTokenError, UnknownTokenError
 from bytemill.formats.tiktoken.models import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
-<<<<<<< HEAD
-from bytemill.tokenizer.special_options import options, refuse
-from bytemill.tokenizer.token_starts import text_and_starts
-from bytemill.tokenizer.unstable import encode_cut_off, encode_with_unstable
-=======
 from bytemill.tokenizer.decoding import text_and_starts
 from bytemill.tokenizer.encoding import options, refuse
->>>>>>> 025eab4 (Import open_tokenizer and types from where they are)
+from bytemill.tokenizer.unstable import encode_cut_off, encode_with_unstable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set

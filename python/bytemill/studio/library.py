@@ -17,17 +17,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-<<<<<<< HEAD
 from bytemill.errors import CorpusError, TokenizerFileError
 from bytemill.formats.paths import SIDECAR_FILES, vocab_and_merges_paths
 from bytemill.studio.errors import NotThereError
 from bytemill.studio.files import open_regular, problem_of, require_regular, shown_name
 from bytemill.studio.stamps import Stamps
-from bytemill.tokenizer.open_tokenizer import open_tokenizer
-=======
-from bytemill.errors import CorpusError
 from bytemill.tokenizer import open_tokenizer
->>>>>>> 025eab4 (Import open_tokenizer and types from where they are)
 from bytemill.tokenizer.pretrained import PUBLISHED, is_name
 from bytemill.tokenizer.tokenizer import Tokenizer
 

@@ -32,8 +32,15 @@ from bytemill.formats.spec import (
 )
 from bytemill.storage import is_url, local_output
 from bytemill.tokenizer.decoding import StreamDecoder, text_and_starts, without_leading_spaces
-from bytemill.tokenizer.encoding import EncodedText, encode_with_offsets, recognized_tokens
-from bytemill.tokenizer.explanation import Explanations, TokenInfo, explain, table_html
+from bytemill.tokenizer.encoding import recognized_tokens
+from bytemill.tokenizer.explanation import (
+    EncodedText,
+    Explanations,
+    TokenInfo,
+    encode_with_offsets,
+    explain,
+    table_html,
+)
 from bytemill.tokenizer.unstable import encode_with_unstable
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from bytemill.errors import TokenizerError
 
 if TYPE_CHECKING:
     from bytemill._core import Encoder
-    from bytemill.tokenizer.types import AllowedSpecial
+    from bytemill.tokenizer.encoding import AllowedSpecial
 
 _MAX_BYTES = 1 << 29
 """Most bytes encoded in search of completions. The last pre-token of a text in any language takes at most some
