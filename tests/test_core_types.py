@@ -14,7 +14,7 @@ import pytest
 import bytemill
 from bytemill import _core
 from bytemill._core import CharacterJson, Encoder, PretokenCounter, PretokenCounts, RankFile, TokenizerJson
-from bytemill.formats.bytes_to_unicode import ALPHABET
+from bytemill.formats.byte_level import ALPHABET
 
 STUB = Path(bytemill.__file__).with_name("_core.pyi")
 OF_EVERY_MODULE = {"__all__", "__doc__", "__file__", "__loader__", "__name__", "__package__", "__spec__"}

@@ -8,11 +8,11 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["bytemill.formats.sentencepiece"]):
-    from bytemill.formats.sentencepiece import model
+    from bytemill.formats import sentencepiece
 
 from bytemill import Tokenizer
 from bytemill.errors import BytemillError, TokenizerFileError
-from bytemill.formats.loaded import build_file
+from bytemill.formats.encoder import build_file
 
 NAME = "t.model"
 TEXT = "A text: 日本 😀 12\n"
@@ -20,7 +20,7 @@ TEXT = "A text: 日本 😀 12\n"
 
 def run(data: bytes) -> None:
     try:
-        spec = model.read(data, NAME)
+        spec = sentencepiece.from_bytes(data, NAME)
         build_file(spec, NAME)
     except TokenizerFileError as error:
         if not str(error).startswith(f"{NAME}: "):

@@ -102,7 +102,7 @@ def test_special_tokens_are_added_to_a_named_tokenizer(gpt2: str, run: Run) -> N
 
 def test_a_gguf_file_is_shown_as_any_other(work: Path, run: Run, tokenizer_file: str) -> None:
     from bytemill import Tokenizer
-    from bytemill.formats.gguf import gguf
+    from bytemill.formats import gguf
 
     gguf.write(Tokenizer.load(tokenizer_file).to_spec(), "t.gguf")
     shown = [json.loads(run("tokenizer", "show", name, "--json").out) for name in (tokenizer_file, "t.gguf")]

@@ -17,7 +17,7 @@ from bytemill import Tokenizer, TokenizerError
 from bytemill._core import NAMED_PATTERNS
 from bytemill.compat import tiktoken as compat
 from bytemill.errors import MissingExtraError
-from bytemill.formats.tiktoken.pattern import pattern_from, pattern_to
+from bytemill.formats.tiktoken_patterns import pattern_from, pattern_to
 from tests.support.patterns import as_pattern
 
 from .conftest import BYTES, PIECES, RANKS, SPECIAL, Pair, toy

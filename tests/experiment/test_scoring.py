@@ -14,7 +14,7 @@ import bytemill
 from bytemill.experiment.documents import StoredText, store_text
 from bytemill.experiment.scoring import common_context, score_documents, windows
 from bytemill.experiment.statistics import unigram_bits
-from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats.byte_level import bytes_to_text
 from bytemill.lm import ModelConfig, TransformerLM
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bytemill import Tokenizer, TokenizerFileError
-from bytemill.formats.bytes_to_unicode import ALPHABET
+from bytemill.formats.byte_level import ALPHABET
 
 RANKS = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256))
 VOCAB = {character: byte for byte, character in enumerate(ALPHABET)}

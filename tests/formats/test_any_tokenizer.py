@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bytemill import Tokenizer, TokenizerError, train_from_iterator
 from bytemill._core import NAMED_PATTERNS
-from bytemill.formats.save import render
+from bytemill.formats.registry import render
 from bytemill.formats.spec import TokenizerSpec
 from bytemill.tokenizer.conversion import _prove, _reload
 

@@ -10,8 +10,8 @@ from tokenizers.models import BPE
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import detect, gpt2
-from bytemill.formats.bytes_to_unicode import ALPHABET
+from bytemill.formats import gpt2, loading
+from bytemill.formats.byte_level import ALPHABET
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]
@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> Write:
     ],
 )
 def test_merges_are_read_with_and_without_header_and_blank_lines(files: Write, merges: str) -> None:
-    spec = gpt2.read(*files({"ab": 300, "Ġab": 299}, merges))
+    spec = gpt2.read_pair(*files({"ab": 300, "Ġab": 299}, merges))
     assert spec.merges == [(b"a", b"b"), (b" ", b"ab")]
     assert spec.vocab[300] == b"ab"
     assert spec.vocab[299] == b" ab"
@@ -53,13 +53,13 @@ def test_merges_are_read_with_and_without_header_and_blank_lines(files: Write, m
 
 
 def test_a_merge_of_number_signs_is_not_taken_for_the_header(files: Write) -> None:
-    spec = gpt2.read(*files({"##": 300, "#v": 301}, "# #\n# v\n"))
+    spec = gpt2.read_pair(*files({"##": 300, "#v": 301}, "# #\n# v\n"))
     assert spec.merges == [(b"#", b"#"), (b"#", b"v")]
 
 
 @pytest.mark.parametrize("text", ["<|endoftext|>", "<pad>", "[PAD]", "</s>", "日本", "a b", "<é日>"])
 def test_a_bracketed_token_without_a_merge_is_special(files: Write, text: str) -> None:
-    spec = gpt2.read(*files({"ab": 300, text: 301}, "a b\n"))
+    spec = gpt2.read_pair(*files({"ab": 300, text: 301}, "a b\n"))
     assert spec.special_tokens == {text: 301}
     assert 301 not in spec.vocab
 
@@ -69,12 +69,12 @@ def test_requested_special_tokens_keep_or_get_ids(files: Write) -> None:
     paths[0].write_text(
         paths[0].read_text().replace('"\\u00ff": 0', '"\\u00ff": 2000').replace(": 2,", ": 2001,", 1)
     )
-    spec = gpt2.read(*paths, special_tokens=["EOS", "<new>", "<newer>", "<new>"])
+    spec = gpt2.read_pair(*paths, special_tokens=["EOS", "<new>", "<newer>", "<new>"])
     assert spec.special_tokens == {"EOS": 400, "<new>": 2002, "<newer>": 2003, "<pad>": 2}
 
 
 def test_a_requested_special_token_may_be_a_merge_product(files: Write) -> None:
-    spec = gpt2.read(*files({"ab": 300}, "a b\n"), special_tokens=["ab"])
+    spec = gpt2.read_pair(*files({"ab": 300}, "a b\n"), special_tokens=["ab"])
     assert spec.special_tokens == {"ab": 300}
     assert spec.vocab[300] == b"ab"
 
@@ -85,9 +85,9 @@ def test_a_token_without_a_merge_is_refused_unless_requested_as_special(files: W
     with pytest.raises(
         TokenizerFileError, match=f"token '{text}' .*neither a single byte nor the product of a merge"
     ) as caught:
-        gpt2.read(*paths)
+        gpt2.read_pair(*paths)
     assert "special_tokens" in (caught.value.hint or "")
-    assert gpt2.read(*paths, special_tokens=[text]).special_tokens == {text: 301}
+    assert gpt2.read_pair(*paths, special_tokens=[text]).special_tokens == {text: 301}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_damaged_files_are_refused_with_line_or_token(
     files: Write, more: dict[str, object], merges: str, said: str
 ) -> None:
     with pytest.raises(TokenizerFileError, match=said):
-        gpt2.read(*files(more, merges))
+        gpt2.read_pair(*files(more, merges))
 
 
 @pytest.mark.parametrize(
@@ -134,29 +134,29 @@ def test_a_damaged_vocabulary_is_refused(files: Write, vocab: str, said: str) ->
     paths = files({}, "#version: 0.2\n")
     paths[0].write_text(vocab)
     with pytest.raises(TokenizerFileError, match=said) as caught:
-        gpt2.read(*paths)
+        gpt2.read_pair(*paths)
     assert "vocab.json" in str(caught.value)
 
 
 def test_files_that_cannot_be_read_are_named(files: Write, tmp_path: Path) -> None:
     vocab, merges = files({}, "#version: 0.2\n")
     with pytest.raises(TokenizerFileError, match=r"nowhere.json: no such file"):
-        gpt2.read(tmp_path / "nowhere.json", merges)
+        gpt2.read_pair(tmp_path / "nowhere.json", merges)
     with pytest.raises(TokenizerFileError, match="is a folder"):
-        gpt2.read(vocab, tmp_path)
+        gpt2.read_pair(vocab, tmp_path)
     merges.write_bytes(b"#version: 0.2\n\xff\xfe")
     with pytest.raises(TokenizerFileError, match=r"merges.txt: not UTF-8: byte 0xff at offset 14"):
-        gpt2.read(vocab, merges)
+        gpt2.read_pair(vocab, merges)
 
 
 def test_an_empty_special_token_is_refused(files: Write) -> None:
     with pytest.raises(TokenizerError, match="special token '' is not a text"):
-        gpt2.read(*files({}, "#version: 0.2\n"), special_tokens=[""])
+        gpt2.read_pair(*files({}, "#version: 0.2\n"), special_tokens=[""])
 
 
 def test_no_ids_left_for_special_tokens_is_refused(files: Write) -> None:
     with pytest.raises(TokenizerFileError, match="no ids are left"):
-        gpt2.read(*files({"<x>": 2**32 - 1}, "#version: 0.2\n"), special_tokens=["<y>"])
+        gpt2.read_pair(*files({"<x>": 2**32 - 1}, "#version: 0.2\n"), special_tokens=["<y>"])
 
 
 def test_a_gpt2_round_trip_works_here_and_in_hugging_face(make_spec: MakeSpec, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_gpt2_round_trip_works_here_and_in_hugging_face(make_spec: MakeSpec, t
     paths = tmp_path / "a", tmp_path / "b"
     paths[0].write_text(vocab_json, encoding="utf-8")
     paths[1].write_text(merges_txt, encoding="utf-8")
-    assert gpt2.read(*paths) == spec
+    assert gpt2.read_pair(*paths) == spec
     theirs = tokenizers.Tokenizer(BPE.from_file(*map(str, paths)))
     theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
     assert theirs.encode('abab ab é"\\').ids == [257, 258, 32, 259, 260]
@@ -202,12 +202,12 @@ def test_tokenizers_beyond_the_two_files_are_refused(
 
 
 def test_gpt2s_files_equal_its_rank_file(shared_data: Path) -> None:
-    spec = gpt2.read(shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt")
+    spec = gpt2.read_pair(shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt")
     assert spec.special_tokens == {"<|endoftext|>": 50256}
     assert len(spec.vocab) == 50256
     assert spec.merges is not None
     assert len(spec.merges) == 50000
-    ranks = detect.read(shared_data / "r50k_base.tiktoken")
+    ranks = loading.read(shared_data / "r50k_base.tiktoken")
     assert ranks.ranks == {token: token_id for token_id, token in spec.vocab.items()}
     assert ranks.special_tokens == spec.special_tokens
     assert gpt2.write(ranks) == gpt2.write(spec)

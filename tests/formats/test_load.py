@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS, RankFile, TokenizerJson
 from bytemill.errors import BytemillError
-from bytemill.formats import detect
-from bytemill.formats.bytes_to_unicode import ALPHABET, bytes_to_text
+from bytemill.formats import loading, tiktoken
+from bytemill.formats.byte_level import ALPHABET, bytes_to_text
+from bytemill.formats.encoder import build_file
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load, load_fast
-from bytemill.formats.loaded import build_file
+from bytemill.formats.loading import load, load_fast
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 
@@ -37,7 +36,7 @@ def assert_same_as_reference(
     if fast is not None:
         assert (loaded is not None) is fast
     if loaded is not None:
-        slow = Tokenizer.from_spec(detect.from_bytes(data, "t", pattern, **arguments))
+        slow = Tokenizer.from_spec(loading.from_bytes(data, "t", pattern, **arguments))
         assert contents(Tokenizer._from_loaded(loaded)) == contents(slow)
 
 
@@ -238,7 +237,7 @@ def test_errors_come_from_the_reference_reader(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(content, encoding="utf-8")
         with pytest.raises(BytemillError) as slow:
-            build_file(detect.read(path, pattern=pattern), str(path))
+            build_file(loading.read(path, pattern=pattern), str(path))
         with pytest.raises(BytemillError) as fast:
             load(path, pattern)
         assert (str(fast.value), fast.value.hint) == (str(slow.value), slow.value.hint)

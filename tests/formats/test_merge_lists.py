@@ -14,7 +14,7 @@ from tokenizers.models import BPE
 import bytemill
 from bytemill._core import NAMED_PATTERNS, needed_merges
 from bytemill.errors import TokenizerError
-from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats.byte_level import bytes_to_text
 from bytemill.formats.spec import TokenizerSpec
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from bytemill import BytemillError, Tokenizer
-from bytemill.formats import gpt2, minbpe
+from bytemill.formats import gpt2, minbpe, tiktoken
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import rank_settings, tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 
@@ -171,7 +170,7 @@ def test_models_with_other_bytes(make_spec: MakeSpec, tmp_path: Path, n_mutants:
 def test_rank_settings_with_other_bytes(make_spec: MakeSpec, tmp_path: Path, n_mutants: int) -> None:
     rank_file, settings = tmp_path / "t.tiktoken", tmp_path / "t.tiktoken.json"
     rank_file.write_text(tiktoken.write(make_spec()))
-    data = rank_settings.write(make_spec(), "t").encode()
+    data = tiktoken.settings_text(make_spec(), "t").encode()
     n_read = 0
     for seed in range(n_mutants):
         settings.write_bytes(damage(data, random.Random(seed)))

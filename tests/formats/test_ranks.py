@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytemill.formats.ranks import last_two_parts, merges_of_ranks, unreachable_token
-from bytemill.formats.vocabulary import SINGLE_BYTES
+from bytemill.formats.spec import SINGLE_BYTES
 
 # Tokens over two letters overlap themselves and each other in every way; longer ones need not arise at all.
 TOKENS = st.lists(st.text("ab", min_size=2, max_size=6).map(str.encode), unique=True, max_size=12)

@@ -15,10 +15,10 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import OutputError, TokenizerError, TokenizerFileError
-from bytemill.formats import save as writing
+from bytemill.formats import registry as writing
+from bytemill.formats import tiktoken
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import tiktoken
 from bytemill.tokenizer import conversion
 from bytemill.tokenizer.conversion import convert
 

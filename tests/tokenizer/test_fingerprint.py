@@ -17,9 +17,9 @@ from tokenizers.models import BPE
 import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import PreTokenizerWarning
-from bytemill.formats.bytes_to_unicode import bytes_to_text
-from bytemill.formats.gguf import gguf
-from bytemill.formats.huggingface.pre_tokenizer import CL100K_FOR_ONIGURUMA
+from bytemill.formats import gguf
+from bytemill.formats.byte_level import bytes_to_text
+from bytemill.formats.huggingface.parts import CL100K_FOR_ONIGURUMA
 from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import TokenFlags, TokenizerSpec
 

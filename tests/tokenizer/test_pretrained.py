@@ -21,10 +21,10 @@ import tiktoken_ext.openai_public
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
+from bytemill.formats import tiktoken as ranks
+from bytemill.formats.files import SIDECAR_FILES
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.paths import SIDECAR_FILES
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import tiktoken as ranks
 from bytemill.system.extras import install_hint
 from bytemill.system.paths import cache_folder
 from bytemill.tokenizer import open_tokenizer

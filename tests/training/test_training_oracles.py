@@ -20,7 +20,7 @@ from tests.support.patterns import as_pattern
 import bytemill
 from bytemill import TrainingStoppedEarly, reference
 from bytemill._core import PretokenCounter, PretokenCounts
-from bytemill.formats.bytes_to_unicode import text_to_bytes
+from bytemill.formats.byte_level import text_to_bytes
 
 END = "<|endoftext|>"
 BOTH_TIES = pytest.mark.parametrize("ties", ["bytes", "huggingface"])

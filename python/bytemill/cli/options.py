@@ -57,21 +57,6 @@ TokenizerFile: TypeAlias = Annotated[
         "o200k_base, llama3), a model of OpenAI (gpt-4), or a repository on the hub (OWNER/NAME).",
     ),
 ]
-PatternOfFile: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        name="--pattern",
-        help="Pattern of a file that stores none (.tiktoken, vocab.json with merges.txt): gpt2, cl100k, o200k, "
-        "llama3, qwen2, tekken, none, or regex:EXPR.",
-    ),
-]
-SpecialTokensOfFile: TypeAlias = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--special-token",
-        help="Special token of a file that stores none, as TOKEN or TOKEN=ID. Repeat for several.",
-    ),
-]
 NoSeparators: TypeAlias = Annotated[
     bool,
     Parameter(name="--no-separators", negative=(), help="Add no special token between documents."),

@@ -10,7 +10,15 @@ from bytemill.cli import comparison, options, output
 from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.interruption import interruptible, training_resume_hint
-from bytemill.formats.save import WrittenFormat
+from bytemill.cli.tokenizer_options import (
+    PATTERNS,
+    PatternOfFile,
+    SpecialTokensOfFile,
+    load_arguments,
+    parse_pattern,
+    parse_special_tokens,
+)
+from bytemill.formats.registry import WrittenFormat, output_names
 from bytemill.tokenizer import open_tokenizer
 
 _CORPUS = CorpusOptions()
@@ -68,9 +76,7 @@ def train(
     ] = False,
     pattern: Annotated[
         str,
-        Parameter(
-            help="How text splits into pre-tokens: gpt2, cl100k, o200k, llama3, qwen2, tekken, none, or regex:EXPR."
-        ),
+        Parameter(help=f"How text splits into pre-tokens: {PATTERNS}"),
     ] = "gpt2",
     ties: Annotated[
         Literal["bytes", "huggingface"],
@@ -120,7 +126,6 @@ def train(
     from bytemill.cli.profile import profiled
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.summaries import write_training
-    from bytemill.cli.tokenizer_options import parse_pattern
     from bytemill.cli.training_inputs import (
         check_usage,
         checkpoint_folder,
@@ -283,14 +288,13 @@ def show(
     *,
     token: Annotated[tuple[int, ...], Parameter(help="Show the token with this id.")] = (),
     tokens: Annotated[bool, Parameter(help="List all tokens, one per line.")] = False,
-    pattern: options.PatternOfFile = None,
-    special_tokens: options.SpecialTokensOfFile = (),
+    pattern: PatternOfFile = None,
+    special_tokens: SpecialTokensOfFile = (),
     as_json: options.Json = False,
 ) -> None:
     """Show a tokenizer's sizes, settings and longest tokens, or single tokens."""
     from bytemill.analysis.summary import describe, token_infos
     from bytemill.cli import views
-    from bytemill.cli.tokenizer_options import load_arguments
 
     tokenizer = open_tokenizer(tokenizer_file, **load_arguments(pattern, special_tokens))
     if token:
@@ -381,8 +385,7 @@ def convert(
         Path,
         Parameter(
             name="OUT",
-            help="File to write: NAME.json, NAME.tiktoken, vocab.json, NAME.model, NAME.vocab or NAME.gguf. A folder "
-            "gets vocab.json and merges.txt. Or the URL of either.",
+            help=f"File to write: {output_names()}. A folder gets vocab.json and merges.txt. Or the URL of either.",
         ),
     ],
     /,
@@ -393,8 +396,8 @@ def convert(
             name="--output-format", help="Format to write. By default the one that the name of OUT implies."
         ),
     ] = None,
-    pattern: options.PatternOfFile = None,
-    special_tokens: options.SpecialTokensOfFile = (),
+    pattern: PatternOfFile = None,
+    special_tokens: SpecialTokensOfFile = (),
     add_special_tokens: Annotated[
         tuple[str, ...],
         Parameter(
@@ -413,7 +416,6 @@ def convert(
     without changing ids are listed.
     """
     from bytemill.cli.conversions import write_conversion
-    from bytemill.cli.tokenizer_options import load_arguments, parse_special_tokens
     from bytemill.tokenizer.conversion import convert
 
     conversion = convert(

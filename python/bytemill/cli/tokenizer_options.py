@@ -1,9 +1,12 @@
-"""Parse `--pattern` and `--special-token`."""
+"""The options `--pattern` and `--special-token`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from cyclopts import Parameter
+
+from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError
 from bytemill.formats.patterns import Pattern, resolve_pattern
 
@@ -13,6 +16,24 @@ if TYPE_CHECKING:
     from bytemill.formats.spec import SpecialTokens
 
 _REGEX = "regex:"
+
+PATTERNS = f"{', '.join(NAMED_PATTERNS)}, none, or regex:EXPR."
+"""The values of `--pattern`, for help texts."""
+
+PatternOfFile: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--pattern",
+        help=f"Pattern of a file that stores none (.tiktoken, vocab.json with merges.txt): {PATTERNS}",
+    ),
+]
+SpecialTokensOfFile: TypeAlias = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--special-token",
+        help="Special token of a file that stores none, as TOKEN or TOKEN=ID. Repeat for several.",
+    ),
+]
 
 
 def parse_pattern(text: str) -> Pattern | None:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from bytemill._core import NAMED_PATTERNS, Encoder
 from bytemill.errors import SpecialTokenError, UnknownTokenError
-from bytemill.formats.tiktoken.models import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
 from bytemill.tokenizer.decoding import text_and_starts
 from bytemill.tokenizer.encoding import options, refuse
+from bytemill.tokenizer.pretrained import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
 from bytemill.tokenizer.unstable import encode_cut_off, encode_with_unstable
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Encoding:
 
     @property
     def _pat_str(self) -> str:
-        from bytemill.formats.tiktoken.pattern import pattern_to
+        from bytemill.formats.tiktoken_patterns import pattern_to
 
         return (
             self._pattern
@@ -131,7 +131,7 @@ class Encoding:
     @property
     def _mergeable_ranks(self) -> dict[bytes, int]:
         if self._ranks is None:
-            from bytemill.formats.tiktoken.tiktoken import same_ranks
+            from bytemill.formats.tiktoken import same_ranks
 
             self._ranks = same_ranks(self.tokenizer.to_spec())
         return self._ranks
@@ -359,8 +359,8 @@ def get_encoding(encoding_name: str) -> Encoding:
 
 
 def _load(name: str) -> Encoding:
-    from bytemill.formats.tiktoken.pattern import pattern_to
-    from bytemill.formats.tiktoken.tiktoken import same_ranks
+    from bytemill.formats.tiktoken import same_ranks
+    from bytemill.formats.tiktoken_patterns import pattern_to
     from bytemill.tokenizer.tokenizer import Tokenizer
 
     if name != "o200k_harmony":

@@ -1,4 +1,4 @@
-"""Read files and JSON with errors that name the file and the position."""
+"""Read files and JSON with errors that name the file and the position; names of files that belong together."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ from bytemill.errors import TokenizerError, TokenizerFileError
 
 GGUF_MAGIC = b"GGUF"
 """First bytes of a GGUF file. These may be as large as a model, so only their head is read."""
+
+SIDECAR_FILES = (
+    *("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "added_tokens.json"),
+    "config.json",
+)
+"""Files beside a tokenizer.json, or beside vocab.json and merges.txt, that Hugging Face's transformers reads."""
+
+GPT2_FILES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+"""Names of GPT-2's two files."""
+
+MAX_ID = 2**32 - 1
+"""Ids are unsigned 32-bit integers in every tool of the field."""
 
 MAX_FILE_BYTES = 1 << 28
 """Limit for all other files. The largest published tokenizer files have 35 MB."""
@@ -175,3 +187,33 @@ def shown(value: object, n_characters: int = 60) -> str:
         value = value[:n_characters]  # the repr of a huge string would be huge
     text = "null" if value is None else repr(value)
     return text if len(text) <= n_characters else text[: n_characters - 1] + "…"
+
+
+def check_id(value: Any, location: str) -> None:
+    """Raise TokenizerFileError if a JSON value is not a token id."""
+    if type(value) is not int or not 0 <= value <= MAX_ID:
+        raise wrong_value(location, value, f"an id between 0 and {MAX_ID}")
+
+
+def is_text(text: str) -> bool:
+    """Return whether `text` can be encoded as UTF-8, that is, contains no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def vocab_and_merges_paths(path: Path) -> tuple[Path, Path]:
+    """Return the paths of GPT-2's two files, where `path` names one of them or a folder.
+
+    >>> [file.name for file in vocab_and_merges_paths(Path("gpt2_vocab.json"))]
+    ['gpt2_vocab.json', 'gpt2_merges.txt']
+    """
+    if not path.is_dir():
+        for vocab_name, merges_name in GPT2_FILES:
+            for name in (vocab_name, merges_name):
+                if path.name.endswith(name):
+                    start = path.name.removesuffix(name)
+                    return path.with_name(start + vocab_name), path.with_name(start + merges_name)
+    return path / "vocab.json", path / "merges.txt"

@@ -10,31 +10,100 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill._core import named_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.byte_level import byte_level_vocab, checked_vocab, tokens_and_merges
-from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE, bytes_to_text
-from bytemill.formats.files import checked_pattern, read_json, read_text, shown
-from bytemill.formats.huggingface.model import flags_at
+from bytemill.formats.byte_level import (
+    CHARACTER_TO_BYTE,
+    byte_level_vocab,
+    bytes_to_text,
+    checked_vocab,
+    is_vocabulary,
+    tokens_and_merges,
+)
+from bytemill.formats.files import (
+    MAX_ID,
+    checked_pattern,
+    is_text,
+    read_json,
+    read_text,
+    shown,
+    vocab_and_merges_paths,
+)
+from bytemill.formats.huggingface.parts import flags_at
 from bytemill.formats.huggingface.sidecars import Sidecars
-from bytemill.formats.ids import MAX_ID, is_text
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
-from bytemill.formats.spec import TokenFlags, TokenizerSpec, check_expressible, explicit_ids
-from bytemill.formats.vocabulary import checked_parts
+from bytemill.formats.spec import (
+    TokenFlags,
+    TokenizerSpec,
+    check_expressible,
+    checked_parts,
+    explicit_ids,
+    training_left_out,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import EllipsisType
 
+    from bytemill.formats.registry import Content
     from bytemill.formats.spec import SpecialTokens
 
 _HEADER = "#version"
 
 
-def read(
+def recognize(content: Content) -> bool:
+    """Return whether a file is one of the two."""
+    if content.document is not None:
+        return is_vocabulary(content.document)
+    # The first line is the header of merges.txt, or a merge of two single bytes.
+    first = next((line for line in content.text[:4096].split("\n") if line.strip()), "").removesuffix("\r")
+    parts = first.split(" ")
+    is_merge = len(parts) == 2 and all(part in CHARACTER_TO_BYTE for part in parts)
+    return is_merge or re.fullmatch(r"#version: [0-9.]+", first) is not None
+
+
+def read(content: Content) -> TokenizerSpec:
+    """Read one of the two files with the other one, which must be beside it and named alike."""
+    if content.file is not None:
+        vocab, merges = vocab_and_merges_paths(content.file)
+        if vocab.is_file() and merges.is_file():
+            return read_in_folder(vocab, merges, content.pattern, content.special_tokens)
+    what = (
+        "merges without their vocabulary" if content.document is None else "a vocabulary without its merges"
+    )
+    raise TokenizerFileError(
+        f"{content.location}: {what}",
+        hint="give the folder that contains both vocab.json and merges.txt, or use from_files",
+    )
+
+
+def render(spec: TokenizerSpec, path: Path) -> dict[Path, bytes]:
+    """Return the files for a folder, or for the name of one of the two. Raises as `write`."""
+    vocab_json, merges_txt = write(spec)
+    vocab, merges = vocab_and_merges_paths(path)
+    return {merges: merges_txt.encode(), vocab: vocab_json.encode()}
+
+
+def left_out(spec: TokenizerSpec) -> list[str]:
+    """Describe what the files do not store: that unusual tokens are special, and statistics of training."""
+    unmarked = _unmarked_special_tokens(spec)
+    phrase = f"that these tokens are special: {', '.join(map(shown, unmarked))}"
+    return [*([phrase] if unmarked else []), *training_left_out(spec)]
+
+
+def read_in_folder(
+    vocab: Path, merges: Path, pattern: str | EllipsisType | None, special_tokens: SpecialTokens | None
+) -> TokenizerSpec:
+    """Read the two files, and those beside them if they have the names that transformers knows. See `read_pair`."""
+    sidecars = Sidecars.beside(vocab.parent, of_model=True) if vocab.name == "vocab.json" else None
+    return read_pair(vocab, merges, special_tokens, pattern=pattern, sidecars=sidecars)
+
+
+def read_pair(
     vocab_path: str | os.PathLike[str],
     merges_path: str | os.PathLike[str],
     special_tokens: SpecialTokens | None = None,
@@ -90,42 +159,6 @@ def read(
         flags={text: each for text, each in flags.items() if each != TokenFlags()},
         metadata=sidecars.metadata(sidecars.post_processor(special)),
     )
-
-
-def unmarked_special_tokens(spec: TokenizerSpec) -> list[str]:
-    """Return the special tokens that a reader of the two files cannot recognize and must be told."""
-    merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
-    made = {bytes_to_text(left + right) for left, right in merges} | CHARACTER_TO_BYTE.keys()
-    return [text for text in spec.special_tokens if text in made or not looks_special(text)]
-
-
-def write(spec: TokenizerSpec) -> tuple[str, str]:
-    """Return the texts of vocab.json and merges.txt.
-
-    Raises:
-        TokenizerError: `spec` has another pattern than GPT-2's, or tokens that no merge produces.
-    """
-    if spec.pattern is None or named_pattern(spec.pattern) != "gpt2":
-        raise TokenizerError(
-            f"vocab.json and merges.txt imply GPT-2's pattern; this tokenizer's pattern is {shown(spec.pattern)}",
-            hint="write a tokenizer.json: it stores the pattern",
-        )
-    check_expressible(spec, "vocab.json and merges.txt")
-    tokens, merges = checked_parts(spec)
-    products = {left + right for left, right in merges}
-    orphan = next((token for token in tokens.values() if len(token) > 1 and token not in products), None)
-    if orphan is None and (spec.ignore_merges or spec.ranks is not None):
-        orphan = unreachable_token(merges, list(tokens.values()))
-    if orphan is not None:
-        raise TokenizerError(
-            f"no sequence of merges produces token {orphan!r}, so these two files cannot represent it",
-            hint="write a tokenizer.json",
-        )
-    vocab = byte_level_vocab(spec, tokens, ignore_merges=False)
-    text = {part: bytes_to_text(part) for merge in merges for part in merge}
-    lines = [f"{_HEADER}: 0.2", *(f"{text[left]} {text[right]}" for left, right in merges)]
-    vocab_json = "{\n" + json.dumps(vocab, ensure_ascii=False, separators=(",\n", ": "))[1:-1] + "\n}\n"
-    return vocab_json, "\n".join(lines) + "\n"
 
 
 def _read_pairs(text: str, location: str) -> tuple[list[tuple[str, str]], list[int]]:
@@ -207,3 +240,39 @@ def looks_special(text: str) -> bool:
         return False
     bracketed = len(text) > 2 and (text[0], text[-1]) in {("<", ">"), ("[", "]")}
     return bracketed or not CHARACTER_TO_BYTE.keys() >= set(text)
+
+
+def write(spec: TokenizerSpec) -> tuple[str, str]:
+    """Return the texts of vocab.json and merges.txt.
+
+    Raises:
+        TokenizerError: `spec` has another pattern than GPT-2's, or tokens that no merge produces.
+    """
+    if spec.pattern is None or named_pattern(spec.pattern) != "gpt2":
+        raise TokenizerError(
+            f"vocab.json and merges.txt imply GPT-2's pattern; this tokenizer's pattern is {shown(spec.pattern)}",
+            hint="write a tokenizer.json: it stores the pattern",
+        )
+    check_expressible(spec, "vocab.json and merges.txt")
+    tokens, merges = checked_parts(spec)
+    products = {left + right for left, right in merges}
+    orphan = next((token for token in tokens.values() if len(token) > 1 and token not in products), None)
+    if orphan is None and (spec.ignore_merges or spec.ranks is not None):
+        orphan = unreachable_token(merges, list(tokens.values()))
+    if orphan is not None:
+        raise TokenizerError(
+            f"no sequence of merges produces token {orphan!r}, so these two files cannot represent it",
+            hint="write a tokenizer.json",
+        )
+    vocab = byte_level_vocab(spec, tokens, ignore_merges=False)
+    text = {part: bytes_to_text(part) for merge in merges for part in merge}
+    lines = [f"{_HEADER}: 0.2", *(f"{text[left]} {text[right]}" for left, right in merges)]
+    vocab_json = "{\n" + json.dumps(vocab, ensure_ascii=False, separators=(",\n", ": "))[1:-1] + "\n}\n"
+    return vocab_json, "\n".join(lines) + "\n"
+
+
+def _unmarked_special_tokens(spec: TokenizerSpec) -> list[str]:
+    """Return the special tokens that a reader of the two files cannot recognize and must be told."""
+    merges = spec.merges if spec.merges is not None else merges_of_ranks(spec.ranks or {})
+    made = {bytes_to_text(left + right) for left, right in merges} | CHARACTER_TO_BYTE.keys()
+    return [text for text in spec.special_tokens if text in made or not looks_special(text)]

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bytemill._core import check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import shown
-from bytemill.formats.ids import MAX_ID
+from bytemill.formats.files import MAX_ID, shown
 from bytemill.formats.ranks import unreachable_token
-from bytemill.formats.spec import TokenizerSpec, check_expressible
-from bytemill.formats.vocabulary import checked_parts
+from bytemill.formats.spec import TokenizerSpec, check_expressible, checked_parts, training_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from bytemill.formats.registry import Content
 
 Dialect: TypeAlias = Literal["minbpe", "simple-bpe"]
 
@@ -37,6 +38,28 @@ bytes; the largest published vocabulary has 1.4 MB."""
 
 _TRUNCATED = "the file is truncated: download or write it again"
 _WRITE_JSON = "write a tokenizer.json"
+
+
+def recognize(content: Content) -> bool:
+    """Return whether a file's first line names a dialect."""
+    return dialect_of(content.data) is not None
+
+
+def read(content: Content) -> TokenizerSpec:
+    """Read a file. Raises TokenizerFileError."""
+    text = content.text
+    content.refuse_arguments()
+    return from_text(text, content.location)
+
+
+def render(spec: TokenizerSpec, path: Path) -> dict[Path, bytes]:
+    """Return the file to write. Raises as `write`."""
+    return {path: write(spec).encode()}
+
+
+def left_out(spec: TokenizerSpec) -> list[str]:
+    """Describe what the file does not store."""
+    return training_left_out(spec)
 
 
 def dialect_of(data: bytes) -> Dialect | None:
@@ -76,48 +99,6 @@ def from_text(text: str, location: str) -> TokenizerSpec:
     return TokenizerSpec(
         pattern=_read_pattern(lines[1], location), special_tokens=special_tokens, vocab=vocab, merges=merges
     )
-
-
-def write(spec: TokenizerSpec, dialect: Dialect = "minbpe") -> str:
-    """Return the text of a `.model` file.
-
-    Raises:
-        TokenizerError: minbpe could not read the file correctly: ids are not the byte values followed by the merges in
-            order, a token has no merge, or minbpe's parser would change the pattern or a special token.
-    """
-    check_expressible(spec, "a .model")
-    tokens, merges = checked_parts(spec)
-    _check_ids(tokens, merges)
-    if spec.ignore_merges or spec.ranks is not None:
-        unmerged = unreachable_token(merges, list(tokens.values()))
-        if unmerged is not None:
-            raise TokenizerError(
-                f"no sequence of merges produces token {unmerged!r}, which minbpe requires", hint=_WRITE_JSON
-            )
-    pattern = spec.pattern or ""
-    if pattern != pattern.strip() or "\n" in pattern or "\r" in pattern:
-        raise TokenizerError(
-            f"pattern {shown(pattern)} begins or ends with white space or has several lines, which minbpe's parser "
-            "would change",
-            hint=_WRITE_JSON,
-        )
-    special_tokens = spec.special_tokens
-    if hidden_token(special_tokens) is not None:
-        # Longest first, so that minbpe finds each of them.
-        special_tokens = dict(sorted(special_tokens.items(), key=lambda item: -len(item[0])))
-    for text in special_tokens:
-        if len(text.split()) != 1 or text != text.strip():
-            raise TokenizerError(
-                f"special token {text!r} contains white space, which minbpe cannot read", hint=_WRITE_JSON
-            )
-    ids = {token: token_id for token_id, token in tokens.items()}
-    header = next(line for line, of in _HEADERS.items() if of == dialect)
-    lines = [
-        *(header, pattern, str(len(special_tokens))),
-        *(f"{text} {token_id}" for text, token_id in special_tokens.items()),
-        *(f"{ids[left]} {ids[right]}" for left, right in merges),
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _read_pattern(line: str, location: str) -> str | None:
@@ -232,6 +213,48 @@ def hidden_token(texts: Iterable[str]) -> tuple[str, str] | None:
             return first, text
         stack.append((text, text))
     return None
+
+
+def write(spec: TokenizerSpec, dialect: Dialect = "minbpe") -> str:
+    """Return the text of a `.model` file.
+
+    Raises:
+        TokenizerError: minbpe could not read the file correctly: ids are not the byte values followed by the merges in
+            order, a token has no merge, or minbpe's parser would change the pattern or a special token.
+    """
+    check_expressible(spec, "a .model")
+    tokens, merges = checked_parts(spec)
+    _check_ids(tokens, merges)
+    if spec.ignore_merges or spec.ranks is not None:
+        unmerged = unreachable_token(merges, list(tokens.values()))
+        if unmerged is not None:
+            raise TokenizerError(
+                f"no sequence of merges produces token {unmerged!r}, which minbpe requires", hint=_WRITE_JSON
+            )
+    pattern = spec.pattern or ""
+    if pattern != pattern.strip() or "\n" in pattern or "\r" in pattern:
+        raise TokenizerError(
+            f"pattern {shown(pattern)} begins or ends with white space or has several lines, which minbpe's parser "
+            "would change",
+            hint=_WRITE_JSON,
+        )
+    special_tokens = spec.special_tokens
+    if hidden_token(special_tokens) is not None:
+        # Longest first, so that minbpe finds each of them.
+        special_tokens = dict(sorted(special_tokens.items(), key=lambda item: -len(item[0])))
+    for text in special_tokens:
+        if len(text.split()) != 1 or text != text.strip():
+            raise TokenizerError(
+                f"special token {text!r} contains white space, which minbpe cannot read", hint=_WRITE_JSON
+            )
+    ids = {token: token_id for token_id, token in tokens.items()}
+    header = next(line for line, of in _HEADERS.items() if of == dialect)
+    lines = [
+        *(header, pattern, str(len(special_tokens))),
+        *(f"{text} {token_id}" for text, token_id in special_tokens.items()),
+        *(f"{ids[left]} {ids[right]}" for left, right in merges),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _check_ids(tokens: Mapping[int, bytes], merges: list[tuple[bytes, bytes]]) -> None:

@@ -28,7 +28,7 @@ class Pattern:
         """Return a known pattern.
 
         Args:
-            name: `gpt2`, `cl100k`, `o200k`, `llama3`, `qwen2` or `tekken`.
+            name: A name in `bytemill._core.NAMED_PATTERNS`, such as `gpt2` or `cl100k`.
 
         Raises:
             TokenizerError: `name` is unknown.

@@ -1,12 +1,25 @@
-"""The contents of a tokenizer file, independent of its format."""
+"""The contents of a tokenizer file, independent of its format, and what they must fulfil.
+
+Every reader returns a `TokenizerSpec`, every writer takes one. `checked_parts` has the checks before writing: one
+token per id, all 256 bytes, merges of known tokens.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
-from bytemill.errors import TokenizerError
+from bytemill._core import NAMED_PATTERNS
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.files import MAX_ID, array_at, is_text, object_at, shown, wrong_value
+from bytemill.formats.ranks import merges_of_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 Ties: TypeAlias = Literal["bytes", "huggingface"]
 NormalizerSteps: TypeAlias = tuple[tuple[str, ...], ...]
@@ -23,6 +36,11 @@ expression contains."""
 BYTES_SEPARATOR = "(?#bytes)"
 """Separates the steps that split texts from those that split their bytes, each as the character that GPT-2's table has
 for it. The latter may divide a character."""
+
+SINGLE_BYTES: frozenset[bytes] = frozenset(bytes([byte]) for byte in range(256))
+
+RECORD_FORMAT = 1
+"""Version of bytemill's own record inside a tokenizer file: what the format itself has no field for."""
 
 
 @dataclass(frozen=True)
@@ -180,3 +198,173 @@ def check_expressible(spec: TokenizerSpec, files: str) -> None:
     raise TokenizerError(
         f"{files} cannot represent this tokenizer: no room for {reason}", hint="write a tokenizer.json"
     )
+
+
+def training_left_out(spec: TokenizerSpec) -> list[str]:
+    """Describe what a file without bytemill's own record does not store of a tokenizer's training, as phrases."""
+    phrases: list[str] = []
+    if spec.ties is not None:
+        phrases.append("the tie-breaking rule of training")
+    if spec.merge_counts is not None:
+        phrases.append("the count of each merge's pair in the training corpus")
+    return phrases
+
+
+def checked_parts(spec: TokenizerSpec) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """Return the ordinary tokens by id, in id order, and the merges.
+
+    Raises:
+        TokenizerError: Vocabulary, merges and special tokens contradict each other.
+    """
+    tokens = ordinary_tokens(spec)
+    _check_special_tokens(spec, tokens)
+    if spec.merges is None:
+        return tokens, merges_of_ranks(spec.ranks or {})
+    _check_merges(spec.merges, tokens.values())
+    return tokens, spec.merges
+
+
+def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
+    """Return the ordinary tokens by id, in id order.
+
+    Raises:
+        TokenizerError: Not exactly one of merges and ranks is set, two ids share a token, or a byte has no token.
+    """
+    if (spec.merges is None) == (spec.ranks is None):
+        raise TokenizerError("a tokenizer needs either merges or ranks, and not both")
+    if spec.ranks is not None:
+        tokens = {token_id: token for token, token_id in spec.ranks.items()}
+        if len(tokens) != len(spec.ranks):
+            raise TokenizerError("two tokens have the same rank")
+    else:
+        tokens = spec.vocab
+    tokens = dict(sorted(tokens.items()))
+    if (duplicate := first_duplicate(tokens)) is not None:
+        raise TokenizerError("ids {} and {} are the same token {!r}".format(*duplicate))
+    tokens = _with_ordinary_special_tokens(spec, tokens)
+    missing = missing_bytes(tokens.values())
+    if missing is not None:
+        raise TokenizerError(f"the vocabulary lacks {missing}", hint="byte-level BPE needs all 256 bytes")
+    _check_ids(tokens)
+    return tokens
+
+
+def _with_ordinary_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> dict[int, bytes]:
+    """Add the special tokens that are also a single byte or part of a merge.
+
+    Some tokenizers leave a token out of the vocabulary because it is special, although merges still need it.
+    """
+    needed = {
+        part for left, right in spec.merges or () for part in (left, right, left + right)
+    } | SINGLE_BYTES
+    needed.difference_update(tokens.values())
+    also_ordinary = {
+        token_id: text.encode() for text, token_id in spec.special_tokens.items() if is_text(text)
+    }
+    more = {token_id: token for token_id, token in also_ordinary.items() if token in needed}
+    return dict(sorted((more | tokens).items())) if more else tokens
+
+
+def _check_ids(ids: Collection[int]) -> None:
+    if ids and not (min(ids) >= 0 and max(ids) <= MAX_ID):
+        wrong = min(ids) if min(ids) < 0 else max(ids)
+        raise TokenizerError(f"token id {wrong} is not between 0 and {MAX_ID}")
+
+
+def _check_special_tokens(spec: TokenizerSpec, tokens: dict[int, bytes]) -> None:
+    _check_ids(list(spec.special_tokens.values()))
+    if (duplicate := first_duplicate(spec.special_tokens)) is not None:
+        raise TokenizerError("special tokens {!r} and {!r} have the same id {}".format(*duplicate))
+    for text, token_id in spec.special_tokens.items():
+        if not text:
+            raise TokenizerError("a special token is empty")
+        if not is_text(text):
+            raise TokenizerError(
+                f"special token {text!r} contains a lone surrogate, which UTF-8 cannot encode"
+            )
+        if tokens.get(token_id, text.encode()) != text.encode():
+            raise TokenizerError(
+                f"special token {text!r} and ordinary token {tokens[token_id]!r} have the same id {token_id}"
+            )
+
+
+def _check_merges(merges: list[tuple[bytes, bytes]], tokens: Collection[bytes]) -> None:
+    known = set(tokens)
+    for index, (left, right) in enumerate(merges):
+        for token in (left, right, left + right):
+            if token not in known:
+                raise TokenizerError(
+                    f"merge {index} ({left!r}, {right!r}): {token!r} is not in the vocabulary"
+                )
+    if (duplicate := first_duplicate(dict(enumerate(merges)))) is not None:
+        raise TokenizerError("merges {} and {} are the same: {!r}".format(*duplicate))
+
+
+def first_duplicate(values: Mapping[Key, Value]) -> tuple[Key, Key, Value] | None:
+    """Return the first two keys with the same value, and the value; None if all values differ.
+
+    >>> first_duplicate({"a": 1, "b": 2, "c": 1})
+    ('a', 'c', 1)
+    """
+    if len(set(values.values())) == len(values):
+        return None
+    seen: dict[Value, Key] = {}
+    return next(
+        (seen[value], key, value) for key, value in values.items() if seen.setdefault(value, key) != key
+    )
+
+
+def missing_bytes(tokens: Collection[bytes]) -> str | None:
+    """Describe the bytes that have no token, or return None if all 256 have one.
+
+    >>> missing_bytes([bytes([byte]) for byte in range(255)])
+    '1 of the 256 bytes (0xff)'
+    """
+    missing = sorted(SINGLE_BYTES.difference(tokens))
+    if not missing:
+        return None
+    named = ", ".join(f"0x{byte.hex()}" for byte in missing[:3]) + (", …" if len(missing) > 3 else "")
+    return f"{len(missing)} of the 256 bytes ({named})"
+
+
+def record_of(spec: TokenizerSpec) -> dict[str, Any]:
+    """Return bytemill's own record of a tokenizer."""
+    names = {expression: name for name, expression in NAMED_PATTERNS.items()}
+    return {
+        "format": RECORD_FORMAT,
+        # An expression that is equivalent to a known pattern stays unchanged.
+        "pattern": None if spec.pattern is None else names.get(spec.pattern, spec.pattern),
+        "ties": spec.ties,
+        "merge_counts": spec.merge_counts,
+    }
+
+
+def checked_record(record: Any, n_merges: int, location: str) -> dict[str, Any]:
+    """Return a record from a file, with the pattern as a regular expression.
+
+    Raises:
+        TokenizerFileError: The record is invalid or was written by a newer version.
+    """
+    record = object_at(record, location)
+    version, ties, counts = (record.get(field) for field in ("format", "ties", "merge_counts"))
+    if type(version) is not int or version < 1:
+        raise wrong_value(f"{location}.format", version, "a version number")
+    if version > RECORD_FORMAT:
+        raise TokenizerFileError(
+            f"{location}.format is {version}; this version of bytemill reads up to {RECORD_FORMAT}",
+            hint="upgrade bytemill: a newer version wrote the file",
+        )
+    if ties not in (None, "bytes", "huggingface"):
+        raise TokenizerFileError(f"{location}.ties is {shown(ties)}, neither 'bytes' nor 'huggingface'")
+    if counts is not None:
+        counts = array_at(counts, f"{location}.merge_counts")
+        if not set(map(type, counts)) <= {int}:
+            raise TokenizerFileError(f"{location}.merge_counts is not an array of integers")
+        if len(counts) != n_merges:
+            raise TokenizerFileError(
+                f"{location}.merge_counts has {len(counts)} counts for {n_merges} merges"
+            )
+    pattern = record.get("pattern")
+    if isinstance(pattern, str):
+        return record | {"pattern": NAMED_PATTERNS.get(pattern, pattern)}
+    return record

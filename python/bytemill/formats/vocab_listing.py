@@ -12,10 +12,47 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from bytemill.formats.vocabulary import checked_parts
+from bytemill.errors import TokenizerFileError
+from bytemill.formats.spec import checked_parts
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bytemill.formats.registry import Content
     from bytemill.formats.spec import TokenizerSpec
+
+
+def recognize(content: Content) -> bool:
+    """Return whether a file begins like a listing."""
+    return looks_like_listing(content.data)
+
+
+def read(content: Content) -> TokenizerSpec:
+    """Raise TokenizerFileError: a listing cannot be read."""
+    raise TokenizerFileError(
+        f"{content.location}: a listing for people; it does not identify every token",
+        hint="give the .model file beside it",
+    )
+
+
+def render(spec: TokenizerSpec, path: Path, *, raw_special_tokens: bool = False) -> dict[Path, bytes]:
+    """Return the file to write. Other arguments and errors are those of `write`."""
+    return {path: write(spec, raw_special_tokens=raw_special_tokens).encode()}
+
+
+def left_out(_: TokenizerSpec) -> list[str]:
+    """Describe what the file does not store."""
+    return ["the bytes of tokens that are not UTF-8", "the pattern", "which tokens are special"]
+
+
+def looks_like_listing(data: bytes) -> bool:
+    r"""Return whether `data` begins like a listing.
+
+    >>> looks_like_listing(b"[\\u0000] 0\n")
+    True
+    """
+    first = data[:4096].lstrip(b"\xef\xbb\xbf").split(b"\n", 1)[0].rstrip(b"\r")
+    return re.fullmatch(rb"\[.+\](\[.+\] -> \[.+\])? [0-9]+", first) is not None
 
 
 def write(spec: TokenizerSpec, *, raw_special_tokens: bool = False) -> str:
@@ -41,16 +78,6 @@ def write(spec: TokenizerSpec, *, raw_special_tokens: bool = False) -> str:
         if token_id not in tokens
     ]
     return "\n".join(lines) + "\n"
-
-
-def looks_like_listing(data: bytes) -> bool:
-    r"""Return whether `data` begins like a listing.
-
-    >>> looks_like_listing(b"[\\u0000] 0\n")
-    True
-    """
-    first = data[:4096].lstrip(b"\xef\xbb\xbf").split(b"\n", 1)[0].rstrip(b"\r")
-    return re.fullmatch(rb"\[.+\](\[.+\] -> \[.+\])? [0-9]+", first) is not None
 
 
 def _render(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from bytemill.errors import CheckpointError, OutputError
-from bytemill.formats.paths import SIDECAR_FILES
+from bytemill.formats.files import SIDECAR_FILES
 from bytemill.lm.checkpoint import open_tensors, sha256_of, write_tensors
 from bytemill.lm.model_config import ModelConfig
 from bytemill.storage import StoreFolder, local_output, shown, url_of

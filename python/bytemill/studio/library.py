@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from bytemill.errors import CorpusError, TokenizerFileError
-from bytemill.formats.paths import SIDECAR_FILES, vocab_and_merges_paths
+from bytemill.formats.files import SIDECAR_FILES, vocab_and_merges_paths
 from bytemill.studio.errors import NotThereError
 from bytemill.studio.files import open_regular, problem_of, require_regular, shown_name
 from bytemill.studio.stamps import Stamps

@@ -13,8 +13,7 @@ from bytemill.errors import OutputError, TokenizerError
 from bytemill.formats import minbpe
 from bytemill.formats.files import read_bytes
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.registry import FORMATS
-from bytemill.formats.save import format_of_name, left_out, publish, render
+from bytemill.formats.registry import FORMATS, format_of_name, left_out, render, write_files
 from bytemill.storage import is_url, local_output, shown, uploaded
 from bytemill.storage.files import check_output_object
 from bytemill.storage.input_check import check_file_is_no_input
@@ -109,11 +108,12 @@ def convert(
     if add_special_tokens:
         tokenizer = tokenizer.with_special_tokens(add_special_tokens)
     spec = tokenizer.to_spec()
-    is_simple_bpe = written_format == "vocab" and _is_simple_bpe(source)
+    is_raw = written_format == "vocab" and _is_simple_bpe(source)
+    options = {"raw_special_tokens": True} if is_raw else {}
     with local_output(target) as local:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            files = render(spec, local, written_format, raw_special_tokens=is_simple_bpe)
+            files = render(spec, local, written_format, **options)
         final = [uploaded(file, local, target) for file in files]
         for file in final:
             check_file_is_no_input(file, _files_of(source))
@@ -122,7 +122,7 @@ def convert(
             elif file.parent.exists():
                 check_output_file(file, overwrite=overwrite)
         proof = _prove(tokenizer, spec, files, written_format)
-        publish(files, local)
+        write_files(files, local)
     return Conversion(
         source=source,
         files=final[::-1],

@@ -17,8 +17,8 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from bytemill.errors import TokenizerError, TokenizerFileError, UnknownTokenError
-from bytemill.formats.bytes_to_unicode import bytes_to_text, text_to_bytes
-from bytemill.formats.loaded import Loaded, build
+from bytemill.formats.byte_level import bytes_to_text, text_to_bytes
+from bytemill.formats.encoder import Loaded, build
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import (
     CharacterModel,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import tiktoken
     from numpy.typing import NDArray
 
-    from bytemill.formats.tiktoken.objects import EncodingView
+    from bytemill.formats.tiktoken import EncodingView
     from bytemill.tokenizer.encoding import AllowedSpecial, DisallowedSpecial, TokenArray, TokenIds
     from bytemill.tokenizer.model_inputs import (
         BatchEncoding,
@@ -104,7 +104,7 @@ class Tokenizer:
             merges: Pairs of tokens in rank order.
             special_tokens: Special tokens. Those in the vocabulary keep their ids; the others get their explicit ids or
                 the next ids after the highest one.
-            pattern: A known name (`gpt2`, `cl100k`, `o200k`, `llama3`, `qwen2`, `tekken`), a `Pattern`, or None for no
+            pattern: A known name such as `gpt2` or `cl100k` (see `Pattern.named`), a `Pattern`, or None for no
                 pre-tokenization.
 
         Raises:
@@ -139,7 +139,7 @@ class Tokenizer:
         Raises:
             TokenizerFileError: The file is missing, damaged, or has a feature that is not supported exactly.
         """
-        from bytemill.formats import load as loading
+        from bytemill.formats import loading
 
         expression = pattern if isinstance(pattern, EllipsisType) else resolve_pattern(pattern)
         return cls._from_loaded(loading.load(path, expression, special_tokens))
@@ -167,7 +167,9 @@ class Tokenizer:
         """
         from bytemill.formats import gpt2
 
-        spec = gpt2.read(vocab_filepath, merges_filepath, special_tokens, pattern=resolve_pattern(pattern))
+        spec = gpt2.read_pair(
+            vocab_filepath, merges_filepath, special_tokens, pattern=resolve_pattern(pattern)
+        )
         return cls.from_spec(spec)
 
     @classmethod
@@ -212,9 +214,9 @@ class Tokenizer:
         Raises:
             TokenizerFileError: bytemill cannot give the same ids.
         """
-        from bytemill.formats.huggingface import objects as huggingface_objects
+        from bytemill.formats.huggingface import exchange
 
-        return cls._from_loaded(huggingface_objects.from_object(tokenizer))
+        return cls._from_loaded(exchange.from_object(tokenizer))
 
     @classmethod
     def from_tiktoken(cls, encoding: tiktoken.Encoding | EncodingView) -> Self:
@@ -226,7 +228,7 @@ class Tokenizer:
             TokenizerError: Some ids could differ: the pattern does not provably match every character (tiktoken drops
                 other text), a byte has no token, or a special token begins with another one that tiktoken prefers.
         """
-        from bytemill.formats.tiktoken.objects import spec_of
+        from bytemill.formats.tiktoken import spec_of
 
         tokenizer = cls.from_spec(spec_of(encoding))
         tokenizer._name = encoding.name
@@ -1109,17 +1111,17 @@ class Tokenizer:
             StorageError: The object store cannot be written.
             TokenizerError: The format cannot represent this tokenizer.
         """
-        from bytemill.formats.save import publish, render
+        from bytemill.formats.registry import render, write_files
 
         spec = self.to_spec()
         is_folder = str(path).endswith(("/", os.sep)) or Path(path).is_dir()
         with local_output(path) as local:
             if format == "huggingface" and is_folder:
-                from bytemill.formats.huggingface.folder import write_folder
+                from bytemill.formats.huggingface.exchange import write_folder
 
                 write_folder(spec, local)
                 return
-            publish(render(spec, local, format), local)
+            write_files(render(spec, local, format), local)
 
     def to_huggingface(self) -> Any:
         """Return a `tokenizers.Tokenizer` that gives the same ids with `encode(text, add_special_tokens=False)`.
@@ -1128,9 +1130,9 @@ class Tokenizer:
             TokenizerError: It could not give the same ids.
             MissingExtraError: `tokenizers` is not installed.
         """
-        from bytemill.formats.huggingface import objects as huggingface_objects
+        from bytemill.formats.huggingface import exchange
 
-        return huggingface_objects.to_tokenizers(self.to_spec())
+        return exchange.to_tokenizers(self.to_spec())
 
     def to_transformers(self, **arguments: Any) -> Any:
         """Return a `transformers.PreTrainedTokenizerFast` that gives the same ids with `add_special_tokens=False`.
@@ -1142,9 +1144,9 @@ class Tokenizer:
                 `chat_template=...`. They override the tokenizer's metadata, in whose absence `<|endoftext|>`, if it is
                 a special token, is the `eos_token`. `transformers` adds tokens that do not exist yet.
         """
-        from bytemill.formats.huggingface import objects as huggingface_objects
+        from bytemill.formats.huggingface import exchange
 
-        return huggingface_objects.to_transformers(self.to_spec(), arguments)
+        return exchange.to_transformers(self.to_spec(), arguments)
 
     def to_tiktoken(self, name: str | None = None) -> tiktoken.Encoding:
         """Return a tiktoken `Encoding` that gives the same ids.
@@ -1157,7 +1159,7 @@ class Tokenizer:
                 empty string, or a special token begins with another one that tiktoken prefers.
             MissingExtraError: `tiktoken` is not installed.
         """
-        from bytemill.formats.tiktoken.objects import encoding_of
+        from bytemill.formats.tiktoken import encoding_of
 
         return encoding_of(self.to_spec(), name or self.name)
 
@@ -1273,7 +1275,7 @@ def open_tokenizer(
         if pretrained.is_name(path_or_name):
             if pattern is not ... or special_tokens is not None:
                 # Imported late, with all readers.
-                from bytemill.formats.detect import OWN_PARTS_HINT
+                from bytemill.formats.registry import OWN_PARTS_HINT
 
                 raise TokenizerError(
                     f"{path_or_name} has a pattern and special tokens of its own", hint=OWN_PARTS_HINT

@@ -69,7 +69,7 @@ def _with_new_ids(
 ) -> TokenizerMetadata | None:
     if metadata is None or metadata.post_processor is None:
         return metadata
-    from bytemill.formats.huggingface.post_processor import with_new_ids
+    from bytemill.formats.huggingface.parts import with_new_ids
 
     return replace(metadata, post_processor=with_new_ids(metadata.post_processor, new_ids))
 

@@ -113,8 +113,8 @@ def train(
         vocab_size: Upper bound on the number of tokens: 256 bytes, the merges and the special tokens.
         special_tokens: Tokens that are never split or merged. By default `<|endoftext|>`, which ends documents; an
             explicit list replaces it.
-        pattern: How text is split into pre-tokens: "gpt2", "cl100k", "o200k", "llama3", "qwen2", "tekken", a
-            `bytemill.Pattern`, or None to make all text between special tokens one pre-token.
+        pattern: How text is split into pre-tokens: a known name such as "gpt2" or "cl100k", a `bytemill.Pattern`, or
+            None to make all text between special tokens one pre-token.
         ties: Which of equally frequent pairs is merged first: the lexicographically greatest pair of byte strings
             ("bytes"), or the one that Hugging Face's trainer picks ("huggingface").
         min_pretoken_count: Drop pre-tokens that occur less often. The training report says how many were dropped.

@@ -11,10 +11,8 @@ import pytest
 
 from bytemill import BytemillError, Tokenizer
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import detect
-from bytemill.formats.bytes_to_unicode import bytes_to_text
-from bytemill.formats.gguf import gguf
-from bytemill.formats.gguf import metadata as gguf_metadata
+from bytemill.formats import gguf, gguf_metadata, loading
+from bytemill.formats.byte_level import bytes_to_text
 from bytemill.formats.spec import TokenizerSpec
 
 UINT8, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64 = 0, 5, 6, 7, 8, 9, 10
@@ -70,7 +68,7 @@ def gguf_file(**changes: tuple[int, bytes] | None) -> bytes:
 
 
 def test_the_whole_file_is_read() -> None:
-    spec = detect.from_bytes(gguf_file(), "f")
+    spec = loading.from_bytes(gguf_file(), "f")
     assert spec.merges == [(b"a", b"b")]
     assert spec.special_tokens == {"<|endoftext|>": 257}
 
@@ -80,7 +78,7 @@ def test_a_file_truncated_at_any_byte_is_refused() -> None:
     ends = {*range(4, 400), *range(len(data) - 400, len(data)), *range(400, len(data), 37)}
     for end in sorted(ends):
         with pytest.raises(TokenizerFileError, match=r"f: .+ at offset \d+ needs \d+ bytes"):
-            detect.from_bytes(data[:end], "f")
+            loading.from_bytes(data[:end], "f")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +100,7 @@ def test_a_file_truncated_at_any_byte_is_refused() -> None:
 )
 def test_an_impossible_head_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(TokenizerFileError, match=f"^f: {said}"):
-        detect.from_bytes(data, "f")
+        loading.from_bytes(data, "f")
 
 
 @pytest.mark.parametrize("key", ["tokenizer.ggml.tokens", "other.strings"])
@@ -128,7 +126,7 @@ def test_impossible_lengths_are_refused_before_reading(key: str, value: tuple[in
     tracemalloc.start()
     try:
         with pytest.raises(TokenizerFileError, match=f"^f: {key}.*{said}"):
-            detect.from_bytes(data, "f")
+            loading.from_bytes(data, "f")
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
@@ -183,11 +181,11 @@ def test_values_that_contradict_each_other_are_refused(
     changes: dict[str, tuple[int, bytes] | None], said: str
 ) -> None:
     with pytest.raises(TokenizerFileError, match=f"^f: .*{said}"):
-        detect.from_bytes(gguf_file(**changes), "f")
+        loading.from_bytes(gguf_file(**changes), "f")
 
 
 def test_an_empty_merge_array_of_any_type_is_accepted() -> None:
-    assert detect.from_bytes(gguf_file(tokenizer_ggml_merges=strings([])), "f").merges == []
+    assert loading.from_bytes(gguf_file(tokenizer_ggml_merges=strings([])), "f").merges == []
 
 
 def test_only_the_head_of_a_large_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,17 +205,17 @@ def test_only_the_head_of_a_large_file_is_read(tmp_path: Path, monkeypatch: pyte
 
 
 def test_strings_longer_than_a_block_are_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = detect.from_bytes(gguf_file(), "f")
+    expected = loading.from_bytes(gguf_file(), "f")
     for block in (1, 7, 8, 9, 64, 1000):
         monkeypatch.setattr(gguf_metadata, "_BLOCK", block)
-        assert detect.from_bytes(gguf_file(), "f") == expected
+        assert loading.from_bytes(gguf_file(), "f") == expected
         long = gguf_file(other_strings=strings(["x" * 5000, "", "y" * 300]))
-        assert detect.from_bytes(long, "f") == expected
+        assert loading.from_bytes(long, "f") == expected
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerFileError, match="nowhere: cannot be read"):
-        gguf.read(tmp_path / "nowhere")
+        gguf.read_file(tmp_path / "nowhere")
     with pytest.raises(TokenizerFileError, match="f: not a GGUF file"):
         gguf.from_bytes(b"GGML" + bytes(100), "f")
 
@@ -253,7 +251,7 @@ def test_files_with_random_damage_are_read_or_refused(
 
 def read_or_refused(data: bytes, seed: Any) -> bool:
     try:
-        tokenizer = Tokenizer.from_spec(detect.from_bytes(data, "f"))
+        tokenizer = Tokenizer.from_spec(loading.from_bytes(data, "f"))
         text = "abab é ab\n<|endoftext|>"
         assert tokenizer.decode(tokenizer.encode(text)) == text
     except BytemillError:

@@ -12,9 +12,8 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from bytemill import Tokenizer, TokenizerFileError
 from bytemill.datasets import DECLARATION
-from bytemill.formats.detect import from_bytes
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.load import load_fast
+from bytemill.formats.loading import from_bytes, load_fast
 
 META = "▁"
 NAMES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -179,9 +178,9 @@ def test_a_file_gives_the_ids_texts_and_offsets_of_hugging_face(
     shape(document)
     text = json.dumps(document)
     theirs = tokenizers.Tokenizer.from_str(text)
-    ours = Tokenizer.from_spec(tokenizer_json.read(text))
+    ours = Tokenizer.from_spec(tokenizer_json.from_text(text))
     written = tokenizer_json.write(ours.to_spec())
-    again = Tokenizer.from_spec(tokenizer_json.read(written))
+    again = Tokenizer.from_spec(tokenizer_json.from_text(written))
     assert again.fingerprint == ours.fingerprint
     contents = load_fast(text.encode(), "t")
     assert contents is not None
@@ -220,7 +219,7 @@ def test_metaspace_of_earlier_versions_is_read(trained: dict[str, Any]) -> None:
             "pre_tokenizer": {"type": "Metaspace", "replacement": META, "add_prefix_space": prefix},
         }
         new = trained | {"normalizer": None, "pre_tokenizer": metaspace(scheme, split=True)}
-        assert tokenizer_json.read(json.dumps(old)) == tokenizer_json.read(json.dumps(new))
+        assert tokenizer_json.from_text(json.dumps(old)) == tokenizer_json.from_text(json.dumps(new))
 
 
 @pytest.mark.parametrize(
@@ -246,7 +245,7 @@ def test_what_is_not_supported_is_refused_with_its_path(
     document["added_tokens"] = []
     model = document["model"] | change.get("model", {})
     with pytest.raises(TokenizerFileError, match=said):
-        tokenizer_json.read(json.dumps(document | change | {"model": model}))
+        tokenizer_json.from_text(json.dumps(document | change | {"model": model}))
 
 
 def test_a_token_with_a_space_and_one_with_its_sign_are_refused(trained: dict[str, Any]) -> None:
@@ -254,7 +253,7 @@ def test_a_token_with_a_space_and_one_with_its_sign_are_refused(trained: dict[st
     document["model"]["vocab"][" t"] = len(document["model"]["vocab"])
     document["model"]["vocab"].setdefault("▁t", len(document["model"]["vocab"]))
     with pytest.raises(TokenizerFileError, match="has ' t' with a space and with '▁', which means one"):
-        tokenizer_json.read(json.dumps(document))
+        tokenizer_json.from_text(json.dumps(document))
 
 
 def test_decoders_metaspace(trained: dict[str, Any]) -> None:
@@ -263,6 +262,6 @@ def test_decoders_metaspace(trained: dict[str, Any]) -> None:
     every_space_splits(document)
     theirs = tokenizers.Tokenizer.from_str(json.dumps(document))
     theirs.decoder = decoders.Metaspace()  # type: ignore[assignment]
-    ours = Tokenizer.from_spec(tokenizer_json.read(theirs.to_str()))
+    ours = Tokenizer.from_spec(tokenizer_json.from_text(theirs.to_str()))
     ids = ours.encode("  the  rights")
     assert ours.decode(ids) == theirs.decode(ids)

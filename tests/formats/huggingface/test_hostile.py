@@ -11,10 +11,10 @@ import pytest
 
 from bytemill import Tokenizer
 from bytemill.errors import BytemillError
-from bytemill.formats import detect
+from bytemill.formats import loading
+from bytemill.formats.encoder import build_file
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load_fast
-from bytemill.formats.loaded import build_file
+from bytemill.formats.loading import load_fast
 from bytemill.formats.spec import TokenizerSpec
 
 MILLION = 10**6
@@ -92,7 +92,7 @@ def test_hostile_files_are_refused_with_the_path_of_the_problem(make: Callable[[
     data = make().encode()
     assert load_fast(data, "t.json") is None
     with pytest.raises(BytemillError, match=said) as caught:
-        build_file(detect.from_bytes(data, "t.json"), "t.json")
+        build_file(loading.from_bytes(data, "t.json"), "t.json")
     assert str(caught.value).startswith("t.json: ")
     assert len(str(caught.value)) < 500
 

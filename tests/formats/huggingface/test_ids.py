@@ -21,10 +21,10 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS, matcher
 from bytemill.errors import TokenizerError
-from bytemill.formats import detect, gpt2
-from bytemill.formats.bytes_to_unicode import bytes_to_text
+from bytemill.formats import gpt2, loading
+from bytemill.formats.byte_level import bytes_to_text
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load_fast
+from bytemill.formats.loading import load_fast
 from bytemill.formats.spec import TokenizerSpec
 
 CORPUS = (
@@ -148,7 +148,7 @@ def test_any_ranks_give_the_same_ids_in_tiktoken_in_hugging_face_and_here(
 def test_published_vocabularies_give_the_same_ids_in_hugging_face_and_tiktoken(
     shared_data: Path, tmp_path: Path, name: str
 ) -> None:
-    spec = detect.read(shared_data / f"{name}.tiktoken")
+    spec = loading.read(shared_data / f"{name}.tiktoken")
     ours = Tokenizer.load(shared_data / f"{name}.tiktoken")
     theirs = opened_by_hugging_face(ours, tmp_path)
     assert spec.pattern is not None
@@ -271,7 +271,7 @@ def test_several_merges_for_one_token_give_the_same_ids(ranks: dict[bytes, int],
     ignore_merges = data.draw(st.booleans())
     text = document_of(ranks, merges, ignore_merges=ignore_merges, split=r"\S+|\s")
     try:
-        ours = Tokenizer.from_spec(huggingface.read(text))
+        ours = Tokenizer.from_spec(huggingface.from_text(text))
     except TokenizerError as error:
         assert "earlier merge" in str(error)  # noqa: PT017
         return
@@ -281,11 +281,11 @@ def test_several_merges_for_one_token_give_the_same_ids(ranks: dict[bytes, int],
 
 
 def test_a_vocabulary_converted_with_every_split_gives_the_same_ids(shared_data: Path) -> None:
-    spec = detect.read(shared_data / "r50k_base.tiktoken")
+    spec = loading.read(shared_data / "r50k_base.tiktoken")
     merges = with_every_split(spec.ranks or {})
     assert len(merges) > 2 * len(spec.ranks or {})
     text = document_of(spec.ranks or {}, merges, ignore_merges=True, split=NAMED_PATTERNS["llama3"])
-    ours = Tokenizer.from_spec(huggingface.read(text))
+    ours = Tokenizer.from_spec(huggingface.from_text(text))
     assert len(ours.merges) == 50_000
     assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), [*excerpts(shared_data), CORPUS])
 
@@ -295,14 +295,14 @@ def test_a_merge_before_those_of_its_parts_is_read_as_ranks_or_refused() -> None
     merges = with_every_split(ranks)
     assert merges == [(b"ab", b"c"), (b"a", b"b")]
     text = document_of(ranks, merges, ignore_merges=True, split=r"\S+|\s")
-    ours = Tokenizer.from_spec(huggingface.read(text))
+    ours = Tokenizer.from_spec(huggingface.from_text(text))
     assert ours.core.ranked
     assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), ["abc", "abcab", "xabc ab"])
     with pytest.raises(
         TokenizerError, match=r'merge 0 .*b"ab" is neither a byte nor the result of an earlier'
     ):
         Tokenizer.from_spec(
-            huggingface.read(document_of(ranks, merges, ignore_merges=False, split=r"\S+|\s"))
+            huggingface.from_text(document_of(ranks, merges, ignore_merges=False, split=r"\S+|\s"))
         )
 
 
@@ -314,7 +314,10 @@ def test_published_models_load_fast_and_give_the_same_ids(full_data: Path, tmp_p
     loaded = load_fast(path.read_bytes(), "t")
     assert loaded is not None
     ours = Tokenizer._from_loaded(loaded)
-    assert ours.to_spec() == Tokenizer.from_spec(huggingface.read(path.read_text(encoding="utf-8"))).to_spec()
+    assert (
+        ours.to_spec()
+        == Tokenizer.from_spec(huggingface.from_text(path.read_text(encoding="utf-8"))).to_spec()
+    )
     assert ours.pattern is not None
     assert matcher(ours.pattern) != "backtracking"
     theirs = tokenizers.Tokenizer.from_file(str(path))
@@ -336,7 +339,7 @@ def test_a_merge_of_later_parts_is_left_out() -> None:
     loaded = load_fast(text.encode(), "t")
     assert loaded is not None
     ours = Tokenizer._from_loaded(loaded)
-    assert ours.to_spec() == Tokenizer.from_spec(huggingface.read(text)).to_spec()
+    assert ours.to_spec() == Tokenizer.from_spec(huggingface.from_text(text)).to_spec()
     texts = ["a" * n for n in range(1, 12)] + ["aaab", "baaab", "aab aaab"]
     assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), texts)
 
@@ -356,5 +359,5 @@ def test_the_core_chooses_the_merges_that_the_reader_chooses(
     ours = Tokenizer._from_loaded(loaded)
     texts = data.draw(st.lists(st.text("ab ", max_size=14), min_size=1, max_size=8))
     assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), texts)
-    expected = Tokenizer.from_spec(huggingface.read(text))
+    expected = Tokenizer.from_spec(huggingface.from_text(text))
     assert ours.merges == expected.merges

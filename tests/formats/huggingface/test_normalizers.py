@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill import Tokenizer
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.huggingface.normalizer import from_normalizer, to_normalizer
-from bytemill.formats.load import load_fast
+from bytemill.formats.huggingface.parts import from_normalizer, to_normalizer
+from bytemill.formats.loading import load_fast
 
 CORPUS = "The café naïve ﬁ Å ①② Ünïcödé 日本語 カタカナ ΑΒΓ Привет, world! 1234\n\n  end of text " * 3
 
@@ -83,7 +83,7 @@ def test_ids_and_offsets_are_those_of_hugging_face(trained: dict[str, Any]) -> N
         assert encoded.ids.tolist() == expected.ids == ours.encode(text)
         assert encoded.char_offsets.tolist() == [list(span) for span in expected.offsets]
         written = tokenizer_json.write(ours.to_spec())
-        assert Tokenizer.from_spec(tokenizer_json.read(written)).fingerprint == ours.fingerprint
+        assert Tokenizer.from_spec(tokenizer_json.from_text(written)).fingerprint == ours.fingerprint
 
     check()
 
@@ -96,7 +96,7 @@ def test_tokens_found_in_normalized_text_are_decoded_as_they_are_there(
     changed = trained["added_tokens"][1] | {"content": "É ﬁ A\u030a", "special": False}
     document = trained | {"normalizer": STEPS[name], "added_tokens": [trained["added_tokens"][0], changed]}
     theirs = tokenizers.Tokenizer.from_str(json.dumps(document))
-    ours = Tokenizer.from_spec(tokenizer_json.read(json.dumps(document)))
+    ours = Tokenizer.from_spec(tokenizer_json.from_text(json.dumps(document)))
     ids = [*ours.encode("a É ﬁ A\u030a<end>"), 301]
     expected = theirs.decode(ids, skip_special_tokens=False)
     assert ours.decode(ids) == expected
@@ -118,7 +118,7 @@ def test_steps_are_written_as_they_were_read(chain: list[str]) -> None:
 
 @pytest.mark.parametrize("name", sorted(STEPS))
 def test_a_long_text_in_chunks_has_the_ids_of_the_whole(trained: dict[str, Any], name: str) -> None:
-    ours = Tokenizer.from_spec(tokenizer_json.read(json.dumps(trained | {"normalizer": STEPS[name]})))
+    ours = Tokenizer.from_spec(tokenizer_json.from_text(json.dumps(trained | {"normalizer": STEPS[name]})))
     text = (
         "The cafe\u0301 naïve  ﬁ <end>Ünïcödé, Å 日本語 <É> plain words in a row that are in lower case.\n"
         * 9000

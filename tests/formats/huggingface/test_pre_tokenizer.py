@@ -12,7 +12,7 @@ from tokenizers.models import BPE
 
 from bytemill import _core
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.huggingface.pre_tokenizer import from_pre_tokenizer, to_pre_tokenizer
+from bytemill.formats.huggingface.parts import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.reference import pretoken_bytes
 from bytemill.reference.pretokens import BYTE_CHARACTERS
 

@@ -14,12 +14,10 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileError
-from bytemill.formats import gpt2, minbpe
-from bytemill.formats.gguf import gguf
+from bytemill.formats import gguf, gpt2, minbpe, tiktoken
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.load import load_fast
+from bytemill.formats.loading import load_fast
 from bytemill.formats.spec import STEP_SEPARATOR
-from bytemill.formats.tiktoken import tiktoken
 
 from ...support.published_shapes import NFC, SHAPES, in_shape
 
@@ -66,7 +64,7 @@ def opened(text: str) -> tuple[Tokenizer, tokenizers.Tokenizer]:
     fast = load_fast(text.encode(), "t")
     assert fast is not None
     ours = Tokenizer._from_loaded(fast)
-    assert ours.to_spec() == huggingface.read(text)
+    assert ours.to_spec() == huggingface.from_text(text)
     return ours, tokenizers.Tokenizer.from_str(text)
 
 
@@ -80,8 +78,8 @@ def test_a_file_in_the_shape_of_a_published_one_gives_its_ids(trained: dict[str,
     ours, theirs = opened(in_shape(trained, name))
     written = huggingface.write(ours.to_spec())
     again = tokenizers.Tokenizer.from_str(written)
-    assert huggingface.write(huggingface.read(written)) == written
-    assert Tokenizer.from_spec(huggingface.read(written)).fingerprint == ours.fingerprint
+    assert huggingface.write(huggingface.from_text(written)) == written
+    assert Tokenizer.from_spec(huggingface.from_text(written)).fingerprint == ours.fingerprint
     # What goes around a text and what decoding leaves out has come along too.
     for text in ("the cat", "<mask> [MASK]", *list(ours.special_tokens)[:5]):
         ids = theirs.encode(text).ids
@@ -246,7 +244,7 @@ def test_other_normalizers_are_refused_by_name(
     text = json.dumps(json.loads(in_shape(trained, "gpt2")) | change)
     assert load_fast(text.encode(), "t") is None
     with pytest.raises(TokenizerFileError, match=said):
-        huggingface.read(text)
+        huggingface.from_text(text)
 
 
 def test_repeated_nfc_is_nfc(trained: dict[str, Any]) -> None:

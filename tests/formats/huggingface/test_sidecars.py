@@ -10,7 +10,7 @@ import pytest
 import bytemill
 from bytemill import Tokenizer
 from bytemill.errors import PreTokenizerWarning, TokenizerFileError
-from bytemill.formats.huggingface.folder import without_special_tokens
+from bytemill.formats.huggingface.exchange import without_special_tokens
 
 N = 285
 """Number of tokens; the last one is <|endoftext|>."""

@@ -35,7 +35,7 @@ def read(document: Any) -> TokenizerSpec:
 
 def test_a_spec_survives_a_round_trip(make_spec: MakeSpec) -> None:
     spec = make_spec(ties="huggingface", merge_counts=[50, 40, 30, 20, 10])
-    assert huggingface.read(huggingface.write(spec)) == spec
+    assert huggingface.from_text(huggingface.write(spec)) == spec
 
 
 # tiktoken's words for GPT-2's pattern: the same splits in another expression, which is what must come back.
@@ -51,7 +51,7 @@ def test_patterns_and_ignore_merges_survive_a_round_trip(
 ) -> None:
     spec = make_spec(pattern=pattern, ignore_merges=ignore_merges)
     text = huggingface.write(spec)
-    assert huggingface.read(text) == spec
+    assert huggingface.from_text(text) == spec
     assert tokenizers.Tokenizer.from_str(text).get_vocab_size() == 262
 
 
@@ -77,7 +77,11 @@ def test_hugging_face_loads_the_file_and_keeps_all_but_the_record(
     assert (
         theirs.get_vocab_size(with_added_tokens=True) == theirs.get_vocab_size(with_added_tokens=False) == 262
     )
-    assert huggingface.read(theirs.to_str(pretty=True)) == huggingface.read(theirs.to_str()) == make_spec()
+    assert (
+        huggingface.from_text(theirs.to_str(pretty=True))
+        == huggingface.from_text(theirs.to_str())
+        == make_spec()
+    )
 
 
 def test_equal_specs_have_equal_texts(make_spec: MakeSpec) -> None:
@@ -109,7 +113,7 @@ def test_ids_of_special_tokens_with_gaps_or_in_front_are_kept_by_hugging_face(ma
     )
     text = huggingface.write(in_front)
     assert tokenizers.Tokenizer.from_str(text).encode("<y>ab<x>").ids == [1, 258, 0]
-    assert huggingface.read(text) == in_front
+    assert huggingface.from_text(text) == in_front
 
 
 @pytest.mark.parametrize("first", ["<|a|>", "<|a|><|b|>", "|>", "<|b|>"])
@@ -132,7 +136,7 @@ def test_special_tokens_may_hold_any_characters(make_spec: MakeSpec) -> None:
     del special["é"]
     spec = make_spec(special_tokens=special)
     text = huggingface.write(spec)
-    assert huggingface.read(text) == spec
+    assert huggingface.from_text(text) == spec
     theirs = tokenizers.Tokenizer.from_str(text)
     assert theirs.encode('xa b\n日本\x00😀 qu"o\\te').ids == [ord("x"), 261, 263, 264, 266, 267, 262]
 
@@ -140,7 +144,7 @@ def test_special_tokens_may_hold_any_characters(make_spec: MakeSpec) -> None:
 def test_a_special_token_may_be_an_ordinary_token_of_the_same_id(make_spec: MakeSpec) -> None:
     spec = make_spec(special_tokens={"ab": 256, "c": 99})
     text = huggingface.write(spec)
-    assert huggingface.read(text) == spec
+    assert huggingface.from_text(text) == spec
     assert tokenizers.Tokenizer.from_str(text).encode("abab ab c").ids == [256, 256, 32, 256, 32, 99]
     without = {i: token for i, token in spec.vocab.items() if i not in {99, 256}}
     assert huggingface.write(replace(spec, vocab=without)) == text
@@ -150,7 +154,7 @@ def test_ranks_are_written_as_merges_that_give_the_same_ids(make_spec: MakeSpec)
     tokens = [bytes([i]) for i in range(256)] + [b"ab", b"abab", b"zqz"]
     spec = make_spec(merges=None, vocab={}, ranks={t: i for i, t in enumerate(tokens)}, ignore_merges=True)
     text = huggingface.write(spec)
-    back = huggingface.read(text)
+    back = huggingface.from_text(text)
     assert back.merges == [(b"a", b"b"), (b"ab", b"ab")]
     assert back.ignore_merges
     # No merge makes "zqz": it is there as a whole pre-token alone.
@@ -185,9 +189,9 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
 @given(specs())
 def test_any_spec_survives_a_round_trip_also_through_hugging_face(spec: TokenizerSpec) -> None:
     text = huggingface.write(spec)
-    assert huggingface.read(text) == spec
+    assert huggingface.from_text(text) == spec
     theirs = tokenizers.Tokenizer.from_str(text)
-    assert huggingface.read(theirs.to_str()) == replace(spec, ties=None, merge_counts=None)
+    assert huggingface.from_text(theirs.to_str()) == replace(spec, ties=None, merge_counts=None)
     assert theirs.get_vocab_size() == len(spec.vocab) + len(spec.special_tokens)
     for special, token_id in spec.special_tokens.items():
         assert theirs.encode(special).ids == [token_id]
@@ -470,14 +474,14 @@ def test_an_added_token_that_is_byte_level_text_of_other_bytes_is_refused(docume
 )
 def test_damaged_text_is_refused(text: str, said: str) -> None:
     with pytest.raises(TokenizerFileError, match=said):
-        huggingface.read(text)
+        huggingface.from_text(text)
 
 
 def test_a_truncated_file_is_refused(make_spec: MakeSpec) -> None:
     text = huggingface.write(make_spec()).rstrip()
     for n_characters in range(1, len(text), 97):
         with pytest.raises(TokenizerFileError, match="not valid JSON"):
-            huggingface.read(text[:n_characters])
+            huggingface.from_text(text[:n_characters])
 
 
 @settings(max_examples=300, deadline=None)

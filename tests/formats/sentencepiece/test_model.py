@@ -18,8 +18,7 @@ from bytemill import BytemillError, Tokenizer, TokenizerError, TokenizerFileErro
 from bytemill._core import TextMarks
 from bytemill.comparison.counting import TokenTable
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.sentencepiece import model
-from bytemill.formats.sentencepiece.protobuf import fields
+from bytemill.formats.sentencepiece import fields, from_bytes
 from bytemill.studio.vocabulary_table import smallest_size
 
 TrainModel = Callable[..., bytes]
@@ -116,7 +115,7 @@ def symbols_of(tokenizer: Tokenizer) -> set[str]:
 def test_ids_are_those_of_sentencepiece(train_model: TrainModel, name: str) -> None:
     data = train_model(**OPTIONS[name])
     theirs = sentencepiece.SentencePieceProcessor(model_proto=data)
-    ours = Tokenizer.from_spec(model.read(data, "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(data, "t.model"))
     symbols = symbols_of(ours)
     assert ours.vocab_size == theirs.vocab_size()
 
@@ -169,7 +168,7 @@ def test_a_model_without_some_pieces_has_the_ids_of_sentencepiece(
     removed = {"▁", "t", *random.sample(characters, n_removed), *random.sample(pieces, n_removed)}
     model_proto = pruned(data, removed)
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
-    ours = Tokenizer.from_spec(model.read(model_proto, "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(model_proto, "t.model"))
     again = Tokenizer.from_spec(ours.to_spec())
     assert again.fingerprint == ours.fingerprint
     assert ours.vocab_size == theirs.vocab_size() == whole.vocab_size() - len(removed)
@@ -198,7 +197,7 @@ def test_a_symbol_with_a_space_is_never_found(train_model: TrainModel) -> None:
     symbols = ("<IS MAN>", "FOO bar", " hello", "<sym>")
     data = train_model(byte_fallback=True, user_defined_symbols=symbols)
     theirs = sentencepiece.SentencePieceProcessor(model_proto=data)
-    ours = Tokenizer.from_spec(model.read(data, "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(data, "t.model"))
     assert symbols_of(ours) == {"<sym>"}
     for text in ("he <IS MAN> now", "FOO bar<sym>FOO bar", " hello  hello"):
         assert ours.encode(text, allowed_special={"<sym>"}) == theirs.encode(text)
@@ -206,12 +205,12 @@ def test_a_symbol_with_a_space_is_never_found(train_model: TrainModel) -> None:
         assert ours.decode([theirs.piece_to_id(symbol)]).strip() == symbol.strip()
     twice = train_model(byte_fallback=True, user_defined_symbols=("FOO bar", "FOO▁bar"))
     with pytest.raises(TokenizerFileError, match="'FOO bar', is another one with a space instead of"):
-        model.read(twice, "t.model")
+        from_bytes(twice, "t.model")
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_text_in_chunks_has_the_ids_of_the_whole_text(train_model: TrainModel, name: str) -> None:
-    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS[name]), "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(train_model(**OPTIONS[name]), "t.model"))
     text = "All human beings <s> are  born ▁free<sym> and\n\nequal. すべての人間は、 生まれながら  <s>" * 4000
     expected = ours.encode(text, num_threads=1)
     assert len(text.encode()) > 1 << 18
@@ -222,7 +221,7 @@ def test_a_text_in_chunks_has_the_ids_of_the_whole_text(train_model: TrainModel,
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_file_of_a_long_text_has_its_ids(train_model: TrainModel, name: str, tmp_path: Path) -> None:
-    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS[name]), "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(train_model(**OPTIONS[name]), "t.model"))
     text = "Everyone has  the right to ▁life<s> and <sym>" * 30_000
     path = tmp_path / "text.txt"
     path.write_text(text, encoding="utf-8", newline="")
@@ -231,7 +230,7 @@ def test_a_file_of_a_long_text_has_its_ids(train_model: TrainModel, name: str, t
 
 
 def test_offsets_tile_the_text(train_model: TrainModel) -> None:
-    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS["llama"]), "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(train_model(**OPTIONS["llama"]), "t.model"))
     encoded = ours.encode_with_offsets("the 😀✓ end")
     # The space before the text has the offsets of the first character.
     assert encoded.char_offsets[0].tolist() == [0, 3]
@@ -240,7 +239,7 @@ def test_offsets_tile_the_text(train_model: TrainModel) -> None:
 
 def test_an_explanation_shows_the_merges_of_characters(train_model: TrainModel) -> None:
     for name in ("llama", "plain"):
-        ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS[name]), "t.model"))
+        ours = Tokenizer.from_spec(from_bytes(train_model(**OPTIONS[name]), "t.model"))
         for text in ("すべての人間は生まれ", "the human right ✓✓x"):
             parts = ours.explain(text)
             for part in parts:
@@ -254,7 +253,7 @@ def test_an_explanation_shows_the_merges_of_characters(train_model: TrainModel) 
 def test_tokens_are_shown_as_the_model_writes_them(train_model: TrainModel) -> None:
     data = train_model(**OPTIONS["llama"])
     theirs = sentencepiece.SentencePieceProcessor(model_proto=data)
-    ours = Tokenizer.from_spec(model.read(data, "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(data, "t.model"))
     assert [ours.id_to_token(i) for i in range(ours.n_vocab)] == [
         theirs.id_to_piece(i) for i in range(theirs.vocab_size())
     ]
@@ -282,7 +281,7 @@ def test_a_model_becomes_a_tokenizer_json_with_the_same_ids(
 
 
 def test_compiled_rules_stay_in_the_model(train_model: TrainModel) -> None:
-    spec = model.read(train_model(**OPTIONS["nmt_nfkc"]), "t.model")
+    spec = from_bytes(train_model(**OPTIONS["nmt_nfkc"]), "t.model")
     ours = Tokenizer.from_spec(spec)
     assert Tokenizer.from_spec(ours.to_spec()).fingerprint == ours.fingerprint
     assert ours.normalizer == (
@@ -299,13 +298,13 @@ def test_compiled_rules_stay_in_the_model(train_model: TrainModel) -> None:
 
 
 def test_symbols_that_a_tokenizer_json_cannot_represent_are_an_error(train_model: TrainModel) -> None:
-    spec = model.read(train_model(**OPTIONS["symbols after a prefix"]), "t.model")
+    spec = from_bytes(train_model(**OPTIONS["symbols after a prefix"]), "t.model")
     with pytest.raises(TokenizerError, match="cannot represent user-defined symbols"):
         tokenizer_json.write(spec)
 
 
 def test_other_formats_and_truncation_say_why_they_refuse(train_model: TrainModel, tmp_path: Path) -> None:
-    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS["llama"]), "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(train_model(**OPTIONS["llama"]), "t.model"))
     for written_format in ("tiktoken", "minbpe", "gguf"):
         with pytest.raises(TokenizerError, match="tokens of characters instead of bytes"):
             ours.save(tmp_path / "t", format=written_format)
@@ -316,7 +315,7 @@ def test_other_formats_and_truncation_say_why_they_refuse(train_model: TrainMode
 
 
 def test_documents_round_trip_without_the_space_before_them(train_model: TrainModel) -> None:
-    ours = Tokenizer.from_spec(model.read(train_model(**OPTIONS["llama"]), "t.model"))
+    ours = Tokenizer.from_spec(from_bytes(train_model(**OPTIONS["llama"]), "t.model"))
     documents = ["All human beings are born free.\n", " and equal", "日本の人権 ✓", ""]
     data = "".join(documents).encode()
     lengths = [len(document.encode()) for document in documents]
@@ -343,7 +342,7 @@ def test_other_models_are_refused_by_name(
     train_model: TrainModel, options: dict[str, object], said: str
 ) -> None:
     with pytest.raises(TokenizerFileError, match=said) as caught:
-        model.read(train_model(**options), "t.model")
+        from_bytes(train_model(**options), "t.model")
     assert str(caught.value).startswith("t.model: ")
 
 
@@ -389,7 +388,7 @@ UNKNOWN = piece("<unk>", 0, 2)
 )
 def test_damaged_models_are_refused_with_their_name(content: bytes, said: str) -> None:
     with pytest.raises(TokenizerFileError, match=said) as caught:
-        Tokenizer.from_spec(model.read(content, "t.model"))
+        Tokenizer.from_spec(from_bytes(content, "t.model"))
     assert str(caught.value).startswith("t.model: ")
 
 
@@ -400,7 +399,7 @@ def test_any_prefix_and_any_changed_byte_is_read_or_refused(train_model: TrainMo
     def check(at: int, byte: int, cuts: bool) -> None:
         damaged = data[:at] if cuts else data[:at] + bytes([byte]) + data[at + 1 :]
         with contextlib.suppress(BytemillError):
-            Tokenizer.from_spec(model.read(damaged, "t.model")).encode("some text")
+            Tokenizer.from_spec(from_bytes(damaged, "t.model")).encode("some text")
 
     check()
 
@@ -421,7 +420,7 @@ def test_many_damages_at_once_are_read_or_refused(train_model: TrainModel, optio
             damaged[start:end] = random.choice(changed)
         started = time.process_time()
         with contextlib.suppress(BytemillError):
-            tokenizer = Tokenizer.from_spec(model.read(bytes(damaged), "t.model"))
+            tokenizer = Tokenizer.from_spec(from_bytes(bytes(damaged), "t.model"))
             tokenizer.decode(tokenizer.encode("some text, 日本 😀"))
             n_read += 1
         assert time.process_time() - started < 5

@@ -15,10 +15,9 @@ from tiktoken.load import load_tiktoken_bpe
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import detect, gpt2
+from bytemill.formats import gpt2, loading, tiktoken
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 BYTES = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256))
@@ -35,7 +34,7 @@ def test_ranks_are_read_as_by_tiktoken(tmp_path: Path, ending: str) -> None:
     text = (BYTES + f"\n{AB} 300\n").replace("\n", ending)
     path = tmp_path / "t.tiktoken"
     path.write_text(text, newline="")
-    spec = detect.read(path, pattern="cl100k", special_tokens={"<x>": 400})
+    spec = loading.read(path, pattern="cl100k", special_tokens={"<x>": 400})
     assert spec.ranks == load_tiktoken_bpe(str(path))
     assert (spec.ranks or {})[b"ab"] == 300
     assert spec.pattern == NAMED_PATTERNS["cl100k"]
@@ -129,7 +128,7 @@ def test_published_files_are_recognised_under_any_name(
 
 
 def test_gpt2s_merges_are_written_as_its_rank_file(shared_data: Path) -> None:
-    spec = gpt2.read(shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt")
+    spec = gpt2.read_pair(shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt")
     assert tiktoken.write(spec).encode() == (shared_data / "r50k_base.tiktoken").read_bytes()
 
 
@@ -137,7 +136,7 @@ def test_a_tokenizer_of_merges_is_written_as_equivalent_ranks(make_spec: MakeSpe
     spec = make_spec()
     back = read(tiktoken.write(spec))
     assert back.ranks == {token: token_id for token_id, token in spec.vocab.items()}
-    assert huggingface.read(huggingface.write(back)).merges == spec.merges
+    assert huggingface.from_text(huggingface.write(back)).merges == spec.merges
     theirs = oracle.Encoding(
         "t",
         pat_str=NAMED_PATTERNS["gpt2"],

@@ -13,9 +13,8 @@ from tiktoken.load import load_tiktoken_bpe
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import detect
+from bytemill.formats import loading, tiktoken
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import rank_settings, tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 
@@ -28,7 +27,7 @@ def rank_file(make_spec: MakeSpec, tmp_path: Path) -> Path:
 
 
 def say(rank_file: Path, text: str) -> None:
-    rank_settings.settings_file(rank_file).write_text(text, encoding="utf-8")
+    tiktoken.settings_file(rank_file).write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -44,8 +43,8 @@ def test_ranks_and_settings_give_the_same_ids_in_tiktoken(
     make_spec: MakeSpec, rank_file: Path, fields: dict[str, Any]
 ) -> None:
     spec = make_spec(**fields)
-    say(rank_file, rank_settings.write(spec, "t"))
-    arguments: Any = json.loads(rank_settings.settings_file(rank_file).read_text(encoding="utf-8"))
+    say(rank_file, tiktoken.settings_text(spec, "t"))
+    arguments: Any = json.loads(tiktoken.settings_file(rank_file).read_text(encoding="utf-8"))
     assert ("explicit_n_vocab" in arguments) is (400 not in spec.special_tokens.values())
     theirs = oracle.Encoding(**arguments, mergeable_ranks=load_tiktoken_bpe(str(rank_file)))
     ours = Tokenizer.load(rank_file)
@@ -53,11 +52,11 @@ def test_ranks_and_settings_give_the_same_ids_in_tiktoken(
     assert ours.fingerprint == Tokenizer.from_spec(spec).fingerprint
     text = 'abab ab é"\\ ab' + "<|endoftext|><a b><b><|日|>" + " \n日本\t"
     assert ours.encode(text) == theirs.encode(text, allowed_special="all")
-    assert rank_settings.write(ours.to_spec(), "t") == rank_settings.write(spec, "t")
+    assert tiktoken.settings_text(ours.to_spec(), "t") == tiktoken.settings_text(spec, "t")
 
 
 def test_explicit_arguments_override_the_settings_file(make_spec: MakeSpec, rank_file: Path) -> None:
-    say(rank_file, rank_settings.write(make_spec(), "t"))
+    say(rank_file, tiktoken.settings_text(make_spec(), "t"))
     assert Tokenizer.load(rank_file, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
     assert Tokenizer.load(rank_file, pattern="cl100k").special_tokens == {"<|endoftext|>": 261}
     assert Tokenizer.load(rank_file, special_tokens={"<x>": 300}).special_tokens == {"<x>": 300}
@@ -86,14 +85,14 @@ def test_damaged_settings_are_refused(
     make_spec: MakeSpec, rank_file: Path, settings: str | dict[str, Any], said: str
 ) -> None:
     if isinstance(settings, dict):
-        settings = json.dumps(json.loads(rank_settings.write(make_spec(), "t")) | settings)
+        settings = json.dumps(json.loads(tiktoken.settings_text(make_spec(), "t")) | settings)
     say(rank_file, settings)
     with pytest.raises(TokenizerFileError, match=said):
         Tokenizer.load(rank_file)
 
 
 def test_a_rank_file_truncated_at_a_line_is_detected(make_spec: MakeSpec, rank_file: Path) -> None:
-    say(rank_file, rank_settings.write(make_spec(), "t"))
+    say(rank_file, tiktoken.settings_text(make_spec(), "t"))
     rank_file.write_text("".join(rank_file.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(TokenizerFileError, match=r"has 261 tokens including special tokens; .* says 262"):
         Tokenizer.load(rank_file)
@@ -101,7 +100,7 @@ def test_a_rank_file_truncated_at_a_line_is_detected(make_spec: MakeSpec, rank_f
 
 def test_published_ranks_need_no_settings(shared_data: Path) -> None:
     path = shared_data / "r50k_base.tiktoken"
-    spec = detect.read(path)
+    spec = loading.read(path)
     text = path.read_text()
     assert tiktoken.is_published(text, spec)
     assert not tiktoken.is_published(text, replace(spec, pattern=NAMED_PATTERNS["cl100k"]))

@@ -14,7 +14,7 @@ import torch
 import bytemill
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import ModelConfigError, NotFiniteError, OutputError, TokenizerError
-from bytemill.formats.gguf.metadata import read_metadata
+from bytemill.formats.gguf_metadata import read_metadata
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.lm import ModelConfig, TransformerLM
 from bytemill.lm.interchange.architectures import check_supported

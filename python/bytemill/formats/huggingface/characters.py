@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import array_at, bool_at, is_object, object_at, shown, wrong_value
-from bytemill.formats.huggingface.normalizer import from_normalizer, to_normalizer
-from bytemill.formats.huggingface.sequence import steps_of
+from bytemill.formats.huggingface.parts import from_normalizer, steps_of, to_normalizer
 from bytemill.formats.spec import CharacterModel, NormalizerSteps, TokenFlags, TokenizerSpec
 
 if TYPE_CHECKING:

@@ -20,12 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import named_pattern
 from bytemill.errors import PreTokenizerWarning, TokenizerFileError
-from bytemill.formats.files import is_array, is_object, object_at, parse_json, read_text, shown
-from bytemill.formats.huggingface.model import flags_at
-from bytemill.formats.huggingface.post_processor import check_depth
-from bytemill.formats.huggingface.pre_tokenizer import PREFIX
-from bytemill.formats.ids import check_id
-from bytemill.formats.paths import SIDECAR_FILES
+from bytemill.formats.files import (
+    SIDECAR_FILES,
+    check_id,
+    is_array,
+    is_object,
+    object_at,
+    parse_json,
+    read_text,
+    shown,
+)
+from bytemill.formats.huggingface.parts import PREFIX, check_depth, flags_at
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 
 if TYPE_CHECKING:
@@ -125,6 +130,11 @@ class Sidecars:
             _object_in(folder / ADDED) or {},
             name,
         )
+
+    @classmethod
+    def of_file(cls, file: Path | None) -> Sidecars | None:
+        """Read the sidecar files of a file, which only a tokenizer.json has. Raises as `beside`."""
+        return cls.beside(file.parent) if file is not None and file.name == "tokenizer.json" else None
 
     @property
     def known_class(self) -> TokenizerClass | None:

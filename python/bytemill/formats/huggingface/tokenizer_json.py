@@ -4,125 +4,193 @@ Files written here load unchanged in `tokenizers` and give the same ids there. W
 and merge counts of training) is in `model.bytemill`: `tokenizers` rejects unknown fields at the top level and ignores
 them inside the model.
 
-Files read here give the ids of `tokenizers` with `encode(text, add_special_tokens=False)`. Post-processors and decoders
-do not affect ids; they are kept unchanged and written again. Every added token becomes a special token with its flags.
-A feature that bytemill does not support exactly is an error that names it.
+Files read here give the ids of `tokenizers` with `encode(text, add_special_tokens=False)`. Post-processors and
+decoders do not affect ids; they are kept unchanged and written again. Every added token becomes a special token with
+its flags. A feature that bytemill does not support exactly is an error that names it.
+
+The core reads vocabulary and merges, Python reads the rest. Files that the core does not
+support, and damaged ones, go to the reader in Python, which says what is wrong (`load_tokenizer_json`,
+`from_document`).
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from bytemill._core import check_pattern
+from bytemill._core import CharacterJson, TokenizerJson, check_pattern
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import is_object, parse_json, shown
+from bytemill.formats.byte_level import is_vocabulary
+from bytemill.formats.encoder import Loaded
+from bytemill.formats.files import (
+    array_at,
+    bool_at,
+    is_object,
+    is_text,
+    parse_json,
+    shown,
+    wrong_value,
+)
 from bytemill.formats.huggingface import characters as character_models
-from bytemill.formats.huggingface.model import checked_model, read_model, refuse_other_models
-from bytemill.formats.huggingface.normalizer import from_normalizer, to_normalizer
-from bytemill.formats.huggingface.post_processor import DECODER, POST_PROCESSOR, metadata_of
-from bytemill.formats.huggingface.pre_tokenizer import (
+from bytemill.formats.huggingface.characters import fallback_texts, is_character_model, settings_of
+from bytemill.formats.huggingface.parts import (
+    DECODER,
+    POST_PROCESSOR,
     PREFIX,
     adds_prefix_space,
+    from_normalizer,
     from_pre_tokenizer,
+    metadata_of,
+    special_tokens_of,
+    to_normalizer,
     to_pre_tokenizer,
 )
-from bytemill.formats.record import checked_record, record_of
-from bytemill.formats.spec import TokenFlags, TokenizerSpec
+from bytemill.formats.huggingface.sidecars import Sidecars
+from bytemill.formats.spec import TokenFlags, TokenizerSpec, checked_record, record_of, special_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-    from bytemill.formats.huggingface.sidecars import Sidecars
+    from bytemill.formats.registry import Content
     from bytemill.formats.spec import CharacterModel, NormalizerSteps
 
 _COUNTS_PER_LINE = 16
 _DEFAULT_FLAGS = TokenFlags()
 
 
-def write(spec: TokenizerSpec) -> str:
-    """Return the text of a tokenizer.json, with a line per token and merge. Equal specs have equal texts.
+def recognize(content: Content) -> bool:
+    """Return whether a file is a JSON object with a model."""
+    document = content.document
+    return is_object(document) and "model" in document and not is_vocabulary(document)
+
+
+def read(content: Content) -> TokenizerSpec:
+    """Read a file, with what the files beside it add. Raises TokenizerFileError."""
+    sidecars = Sidecars.of_file(content.file)
+    content.refuse_arguments()
+    spec = from_document(content.document, content.location, sidecars)
+    return spec if sidecars is None else replace(spec, metadata=sidecars.metadata(spec.metadata))
+
+
+def load(content: Content) -> Loaded | None:
+    """Load a file with the core, with what the files beside it add. Raises as `load_tokenizer_json`."""
+    sidecars = Sidecars.of_file(content.file)
+    return _with_metadata(load_tokenizer_json(content.data, content.location, sidecars), sidecars)
+
+
+def render(spec: TokenizerSpec, path: Path) -> dict[Path, bytes]:
+    """Return the file to write; in a folder, it is named tokenizer.json. Raises as `write`."""
+    return {(path / "tokenizer.json" if path.is_dir() else path): write(spec).encode()}
+
+
+def left_out(_: TokenizerSpec) -> list[str]:
+    """Describe what the file does not store: nothing."""
+    return []
+
+
+def load_tokenizer_json(data: bytes, location: str, sidecars: Sidecars | None = None) -> Loaded | None:
+    """Load a `tokenizer.json` with the core; None if the core does not support the file.
+
+    Args:
+        data: Content of the file.
+        location: Name of the file, for errors.
+        sidecars: The files beside it.
 
     Raises:
-        TokenizerError: `spec` contradicts itself, or Hugging Face's library could not give the same ids.
+        TokenizerFileError: The file is damaged or unsupported.
     """
-    if spec.characters is not None:
-        return _write_characters(spec, spec.characters)
-    # Imported late: these take as long to import as the core takes to read a vocabulary.
-    from bytemill.formats.byte_level import byte_level_vocab
-    from bytemill.formats.vocabulary import checked_parts
-
-    tokens, merges = checked_parts(spec)
-    if spec.merge_counts is not None and len(spec.merge_counts) != len(merges):
-        raise TokenizerError(f"{len(merges)} merges have {len(spec.merge_counts)} counts")
-    # tiktoken looks up whole pre-tokens first.
-    ignore_merges = spec.ignore_merges or spec.ranks is not None
-    # Includes special tokens: `tokenizers` ignores the id of an added token that is not in the vocabulary.
-    vocab = byte_level_vocab(spec, tokens, ignore_merges=ignore_merges)
-
-    head = {
-        **_head(spec),
-        "normalizer": to_normalizer(tuple(step for step in spec.normalizer if step not in PREFIX)),
-        "pre_tokenizer": to_pre_tokenizer(spec.pattern, add_prefix_space=spec.normalizer[-1:] == PREFIX),
-        "post_processor": (spec.metadata and spec.metadata.post_processor) or POST_PROCESSOR,
-        "decoder": (spec.metadata and spec.metadata.decoder) or DECODER,
-    }
-    model_head = {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": None,
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "ignore_merges": ignore_merges,
-    }
-    model_fields = [
-        *(f'"{key}": {json.dumps(value)}' for key, value in model_head.items()),
-        f'"bytemill": {_record(spec)}',
-        # A separator with a line break keeps CPython's fast encoder, which `indent` disables.
-        '"vocab": {\n      '
-        + json.dumps(vocab, ensure_ascii=False, separators=(",\n      ", ": "))[1:-1]
-        + "\n    }",
-        f'"merges": {_array(_merge_lines(merges), depth=2)}',
-    ]
-    model = "{\n    " + ",\n    ".join(model_fields) + "\n  }"
-    return json.dumps(head, ensure_ascii=False, indent=2)[:-2] + f',\n  "model": {model}\n}}\n'
+    # Files of BPE over characters never have the word.
+    read = TokenizerJson.read(data) if b'"ByteLevel"' in data else CharacterJson.read(data)
+    if read is None:
+        return None
+    file, rest = read
+    document = _checked_document(rest, location)
+    if sidecars is not None:
+        document = sidecars.amended(document, file.id_of, file.n_entries)
+    if isinstance(file, CharacterJson):
+        _add_named_tokens(document, file, location)
+    return _load(file, document, location, sidecars)
 
 
-def _head(spec: TokenizerSpec) -> dict[str, Any]:
-    added_tokens = [
-        {"id": token_id, "content": text, **asdict(spec.flags.get(text, _DEFAULT_FLAGS))}
-        for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
-    ]
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added_tokens}
+def _with_metadata(loaded: Loaded | None, sidecars: Sidecars | None) -> Loaded | None:
+    if loaded is None or sidecars is None:
+        return loaded
+    return replace(loaded, metadata=sidecars.metadata(loaded.metadata))
 
 
-def _write_characters(spec: TokenizerSpec, characters: CharacterModel) -> str:
-    options, vocab, merges = character_models.model_of(spec, characters)
-    objects = character_models.objects_of(spec, characters)
-    model = {
-        "type": "BPE",
-        "dropout": None,
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-        **options,
-        "vocab": vocab,
-        "merges": merges,
-    }
-    document = {
-        **_head(spec),
-        "normalizer": objects["normalizer"],
-        "pre_tokenizer": objects["pre_tokenizer"],
-        "post_processor": spec.metadata and spec.metadata.post_processor,
-        "decoder": objects["decoder"],
-        "model": model,
-    }
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+def _checked_document(rest: str, location: str) -> dict[str, Any]:
+    """Parse a file with an empty vocabulary and no merges. Raises TokenizerFileError for models other than BPE."""
+    document: Any = parse_json(rest, location)
+    if not is_object(document) or not is_object(document.get("model")):
+        raise TokenizerFileError(f"{location}: not a tokenizer.json: there is no 'model' object")
+    refuse_other_models(document["model"], location)
+    return document
 
 
-def read(text: str, location: str = "tokenizer.json") -> TokenizerSpec:
+def _load(
+    file: TokenizerJson | CharacterJson,
+    document: dict[str, Any],
+    location: str,
+    sidecars: Sidecars | None,
+) -> Loaded | None:
+    if is_character_model(document) != isinstance(file, CharacterJson):
+        return None
+    model: dict[str, Any] = document["model"]
+    refuse_unsupported(document, location)
+    if isinstance(file, CharacterJson):
+        return _load_characters(file, document, location)
+    special_tokens, flags = special_tokens_of(
+        document.get("added_tokens", []), file.id_of, file.n_entries, f"{location}: added_tokens"
+    )
+    pattern, record = pattern_and_record(document, file.n_merges, location)
+    metadata = metadata_of(document, location)
+    normalizer = normalizer_of(document, location)
+    rules = special_rules(special_tokens, flags, normalizer)
+    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer)
+    if core is None:
+        return None
+    if sidecars is not None:
+        sidecars.warn_of_other_split(pattern, normalizer)
+    return Loaded(core, record.get("ties"), record.get("merge_counts"), flags, metadata)
+
+
+def _load_characters(file: CharacterJson, document: dict[str, Any], location: str) -> Loaded | None:
+    model: dict[str, Any] = document["model"]
+    vocab: dict[str, int] = model["vocab"]
+    special_tokens, flags = special_tokens_of(
+        document.get("added_tokens", []), vocab.get, file.n_entries, f"{location}: added_tokens"
+    )
+    settings = settings_of(document, vocab, location)
+    characters = settings.characters
+    core = file.encoder(
+        special_tokens,
+        settings.pattern,
+        bool(model.get("ignore_merges")),
+        characters.writes_spaces_as_meta,
+        None if characters.unk_id is None else (characters.unk_id, characters.fuse_unk),
+        special_rules(special_tokens, flags, settings.normalizer),
+        settings.normalizer,
+    )
+    if core is None:
+        return None
+    return Loaded(core, flags=flags, metadata=metadata_of(document, location), characters=characters)
+
+
+def _add_named_tokens(document: dict[str, Any], file: CharacterJson, location: str) -> None:
+    """Put the tokens into a document's empty vocabulary that are looked up by their text."""
+    added = array_at(document.get("added_tokens", []), f"{location}: added_tokens")
+    texts = [entry.get("content") for entry in added if is_object(entry)]
+    named: dict[str, int] = {}
+    for text in (*fallback_texts(document["model"]), *texts):
+        if isinstance(text, str) and is_text(text) and (token_id := file.id_of(text)) is not None:
+            named[text] = token_id
+    document["model"]["vocab"] = named
+
+
+def from_text(text: str, location: str = "tokenizer.json") -> TokenizerSpec:
     """Read the text of a tokenizer.json; `location` names the file in errors.
 
     Raises:
@@ -168,6 +236,113 @@ def _character_spec(document: dict[str, Any], location: str) -> TokenizerSpec:
     return replace(spec, flags=flags, metadata=metadata_of(document, location))
 
 
+def read_model(
+    model: dict[str, Any], added_tokens: Any, location: str
+) -> tuple[dict[str, int], dict[str, TokenFlags], dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """Return the special tokens, their flags, the ordinary tokens by id, and the merges.
+
+    Args:
+        model: The field `model` of the file.
+        added_tokens: The field `added_tokens`.
+        location: Name of the file, for errors.
+
+    Raises:
+        TokenizerFileError: A field is damaged; the message has its path.
+    """
+    # Imported late: loading with the core does not need it.
+    from bytemill.formats.byte_level import tokens_and_merges
+
+    special_tokens, flags, vocab, pairs = checked_model(model, added_tokens, location)
+    tokens, merges = tokens_and_merges(
+        vocab,
+        pairs,
+        special_tokens,
+        vocab_location=f"{location}: model.vocab",
+        merge_location=lambda index: f"{location}: model.merges[{index}]",
+    )
+    return special_tokens, flags, tokens, merges
+
+
+def checked_model(
+    model: dict[str, Any], added_tokens: Any, location: str
+) -> tuple[dict[str, int], dict[str, TokenFlags], dict[str, int], Sequence[Sequence[str]]]:
+    """Return the special tokens, their flags, the vocabulary and the merges as the file has them.
+
+    Arguments and errors are those of `read_model`.
+    """
+    from bytemill.formats.byte_level import checked_vocab
+
+    vocab = checked_vocab(model.get("vocab"), f"{location}: model.vocab")
+    pairs = _checked_pairs(model.get("merges"), f"{location}: model.merges")
+    special_tokens, flags = special_tokens_of(
+        added_tokens, vocab.get, len(vocab), f"{location}: added_tokens"
+    )
+    return special_tokens, flags, vocab, pairs
+
+
+def _checked_pairs(merges: Any, location: str) -> Sequence[Sequence[str]]:
+    """Return the merges as pairs of byte-level texts; earlier versions of the format have strings."""
+    merges = array_at(merges, location)
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
+    # Checking all at once takes a tenth of the time of checking each.
+    if not (
+        set(map(type, pairs)) <= {list}
+        and set(map(len, pairs)) <= {2}
+        and set(map(type, chain.from_iterable(pairs))) <= {str}
+    ):
+        for index, pair in enumerate(pairs):
+            match pair:
+                case [str(), str()]:
+                    pass
+                case _:
+                    raise wrong_value(f"{location}[{index}]", merges[index], "a pair of tokens")
+    return pairs
+
+
+_OTHER_MODELS = {
+    "Unigram": "use tokenizers or sentencepiece for it",
+    "WordPiece": "use tokenizers or transformers for it",
+    "WordLevel": "use tokenizers for it",
+}
+
+
+def refuse_other_models(model: dict[str, Any], location: str) -> None:
+    """Raise TokenizerFileError if `model` is not BPE, or has BPE options that bytemill does not support."""
+    location = f"{location}: model"
+    kind = model.get("type", "BPE" if "merges" in model else None)
+    if kind != "BPE":
+        hint = _OTHER_MODELS.get(kind) if isinstance(kind, str) else None
+        raise TokenizerFileError(f"{location}.type is {shown(kind)}; only BPE is supported", hint=hint)
+    for field in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(field) not in (None, ""):
+            raise TokenizerFileError(f"{location}.{field} is {shown(model[field])}, which is not supported")
+    dropout = model.get("dropout")
+    if dropout is not None and (isinstance(dropout, bool) or dropout != 0):
+        raise TokenizerFileError(
+            f"{location}.dropout is {shown(dropout)}, which is not supported",
+            hint="set 'dropout' to null for deterministic encoding",
+        )
+    # In byte-level BPE, `unk_token`, `fuse_unk` and `byte_fallback` have no effect: they concern characters without a
+    # token, and the model sees only the 256 byte-level characters, all of which have tokens.
+    for field in ("fuse_unk", "byte_fallback", "ignore_merges"):
+        bool_at(model.get(field, False), f"{location}.{field}")
+    if not isinstance(model.get("unk_token"), str | None):
+        raise wrong_value(f"{location}.unk_token", model["unk_token"], "a string or null")
+
+
+def refuse_unsupported(document: dict[str, Any], location: str) -> None:
+    """Raise TokenizerFileError for settings outside the model that affect ids and are not supported."""
+    version = document.get("version", "1.0")
+    if version != "1.0":
+        raise TokenizerFileError(f"{location}: version is {shown(version)}; only '1.0' is supported")
+    for field in ("truncation", "padding"):
+        if document.get(field) is not None:
+            raise TokenizerFileError(
+                f"{location}: {field} is set, which is not supported",
+                hint=f"set {field!r} to null and apply it where the ids are used",
+            )
+
+
 def normalizer_of(document: dict[str, Any], location: str) -> NormalizerSteps:
     """Return the steps of the normalizer of byte-level BPE, and of the space before texts. Raises as `read` does."""
     steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
@@ -186,6 +361,97 @@ def pattern_and_record(
     return from_pre_tokenizer(pre_tokenizer, f"{location}: pre_tokenizer"), record
 
 
+def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:
+    """Return whether `pre_tokenizer` is what bytemill writes for `pattern`. If not, another tool changed the file."""
+    try:
+        check_pattern(pattern)
+        prefix = adds_prefix_space(pre_tokenizer)
+        return to_pre_tokenizer(pattern, add_prefix_space=prefix) == pre_tokenizer
+    except (TypeError, ValueError):
+        return False
+
+
+def write(spec: TokenizerSpec) -> str:
+    """Return the text of a tokenizer.json, with a line per token and merge. Equal specs have equal texts.
+
+    Raises:
+        TokenizerError: `spec` contradicts itself, or Hugging Face's library could not give the same ids.
+    """
+    if spec.characters is not None:
+        return _write_characters(spec, spec.characters)
+    # Imported late: these take as long to import as the core takes to read a vocabulary.
+    from bytemill.formats.byte_level import byte_level_vocab
+    from bytemill.formats.spec import checked_parts
+
+    tokens, merges = checked_parts(spec)
+    if spec.merge_counts is not None and len(spec.merge_counts) != len(merges):
+        raise TokenizerError(f"{len(merges)} merges have {len(spec.merge_counts)} counts")
+    # tiktoken looks up whole pre-tokens first.
+    ignore_merges = spec.ignore_merges or spec.ranks is not None
+    # Includes special tokens: `tokenizers` ignores the id of an added token that is not in the vocabulary.
+    vocab = byte_level_vocab(spec, tokens, ignore_merges=ignore_merges)
+
+    head = {
+        **_head(spec),
+        "normalizer": to_normalizer(tuple(step for step in spec.normalizer if step not in PREFIX)),
+        "pre_tokenizer": to_pre_tokenizer(spec.pattern, add_prefix_space=spec.normalizer[-1:] == PREFIX),
+        "post_processor": (spec.metadata and spec.metadata.post_processor) or POST_PROCESSOR,
+        "decoder": (spec.metadata and spec.metadata.decoder) or DECODER,
+    }
+    model_head = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": ignore_merges,
+    }
+    model_fields = [
+        *(f'"{key}": {json.dumps(value)}' for key, value in model_head.items()),
+        f'"bytemill": {_record(spec)}',
+        # A separator with a line break keeps CPython's fast encoder, which `indent` disables.
+        '"vocab": {\n      '
+        + json.dumps(vocab, ensure_ascii=False, separators=(",\n      ", ": "))[1:-1]
+        + "\n    }",
+        f'"merges": {_array(_merge_lines(merges), depth=2)}',
+    ]
+    model = "{\n    " + ",\n    ".join(model_fields) + "\n  }"
+    return json.dumps(head, ensure_ascii=False, indent=2)[:-2] + f',\n  "model": {model}\n}}\n'
+
+
+def _write_characters(spec: TokenizerSpec, characters: CharacterModel) -> str:
+    options, vocab, merges = character_models.model_of(spec, characters)
+    objects = character_models.objects_of(spec, characters)
+    model = {
+        "type": "BPE",
+        "dropout": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        **options,
+        "vocab": vocab,
+        "merges": merges,
+    }
+    document = {
+        **_head(spec),
+        "normalizer": objects["normalizer"],
+        "pre_tokenizer": objects["pre_tokenizer"],
+        "post_processor": spec.metadata and spec.metadata.post_processor,
+        "decoder": objects["decoder"],
+        "model": model,
+    }
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _head(spec: TokenizerSpec) -> dict[str, Any]:
+    added_tokens = [
+        {"id": token_id, "content": text, **asdict(spec.flags.get(text, _DEFAULT_FLAGS))}
+        for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
+    ]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added_tokens}
+
+
 def _record(spec: TokenizerSpec) -> str:
     """Return `model.bytemill` as text."""
     record = record_of(spec)
@@ -199,7 +465,7 @@ def _record(spec: TokenizerSpec) -> str:
 
 def _merge_lines(merges: Sequence[tuple[bytes, bytes]]) -> Iterable[str]:
     """Return one JSON array per merge. Only two of the 256 byte-level characters need escaping in JSON."""
-    from bytemill.formats.bytes_to_unicode import bytes_to_text
+    from bytemill.formats.byte_level import bytes_to_text
 
     text = {
         part: bytes_to_text(part).replace("\\", "\\\\").replace('"', '\\"')
@@ -213,26 +479,3 @@ def _array(rows: Iterable[str], *, depth: int) -> str:
     indent = "\n" + "  " * depth
     body = f",{indent}  ".join(rows)
     return f"[{indent}  {body}{indent}]" if body else "[]"
-
-
-def refuse_unsupported(document: dict[str, Any], location: str) -> None:
-    """Raise TokenizerFileError for settings outside the model that affect ids and are not supported."""
-    version = document.get("version", "1.0")
-    if version != "1.0":
-        raise TokenizerFileError(f"{location}: version is {shown(version)}; only '1.0' is supported")
-    for field in ("truncation", "padding"):
-        if document.get(field) is not None:
-            raise TokenizerFileError(
-                f"{location}: {field} is set, which is not supported",
-                hint=f"set {field!r} to null and apply it where the ids are used",
-            )
-
-
-def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:
-    """Return whether `pre_tokenizer` is what bytemill writes for `pattern`. If not, another tool changed the file."""
-    try:
-        check_pattern(pattern)
-        prefix = adds_prefix_space(pre_tokenizer)
-        return to_pre_tokenizer(pattern, add_prefix_space=prefix) == pre_tokenizer
-    except (TypeError, ValueError):
-        return False

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bytemill.errors import TokenizerError
-from bytemill.formats.gguf.gguf import BEGIN_NAMES, END_NAMES
-from bytemill.formats.gguf.pre_tokenizers import PRE_TOKENIZERS, same_split
-from bytemill.formats.huggingface.folder import default_config, with_bos, write_folder
+from bytemill.formats.gguf import BEGIN_NAMES, END_NAMES, PRE_TOKENIZERS, same_split
+from bytemill.formats.huggingface.exchange import default_config, with_bos, write_folder
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.tokenizer.tokenizer import Tokenizer
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bytemill.errors import CheckpointError
-from bytemill.formats.gguf.gguf import add_tokenizer
+from bytemill.formats.gguf import add_tokenizer
 from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.model import llama3_frequencies, rotary_frequencies
 from bytemill.system.atomic_files import make_folder, output_errors

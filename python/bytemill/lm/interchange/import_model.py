@@ -20,7 +20,7 @@ from bytemill.errors import (
     TokenizerError,
     TokenizerFileError,
 )
-from bytemill.formats.huggingface.folder import without_special_tokens
+from bytemill.formats.huggingface.exchange import without_special_tokens
 from bytemill.lm.checkpoint import open_tensors
 from bytemill.lm.interchange.huggingface import read_config
 from bytemill.lm.interchange.tensor_map import entries, tensor_shapes

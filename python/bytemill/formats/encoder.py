@@ -1,12 +1,13 @@
-"""The result of loading a tokenizer file: an encoder and the file's metadata."""
+"""The core's encoder of a spec, and what loading a tokenizer file returns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bytemill._core import Encoder
+from bytemill._core import Encoder, needed_merges
 from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import special_rules
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ def build(spec: TokenizerSpec) -> Loaded:
     try:
         core = _encoder(spec)
     except TokenizerError:
-        from bytemill.formats.merge_lists import with_needed_merges
-
         if spec.characters is not None:
             raise
         regular = with_needed_merges(spec)
@@ -90,3 +89,42 @@ def _character_encoder(spec: TokenizerSpec, characters: CharacterModel) -> Encod
         rules,
         spec.normalizer,
     )
+
+
+def with_needed_merges(spec: TokenizerSpec) -> TokenizerSpec | None:
+    """Return an equivalent spec with at most one merge per token, each after the merges of its parts.
+
+    Files converted from ranks, such as Llama 3's tokenizer.json, list every split of a token into two, some before the
+    merges that produce their parts. Only one pair ever produces a token; see `ranks`.
+
+    Returns:
+        None if there is no such spec, or if `spec` contradicts itself.
+
+    >>> from bytemill.formats.spec import TokenizerSpec
+    >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b"bc", 258: b"abc"}
+    >>> merges = [(b"a", b"b"), (b"b", b"c"), (b"a", b"bc"), (b"ab", b"c")]
+    >>> found = with_needed_merges(TokenizerSpec(None, {}, vocab, merges))
+    >>> found.merges if found else None
+    [(b'a', b'b'), (b'b', b'c'), (b'ab', b'c')]
+    """
+    tokens = set(spec.vocab.values())
+    if spec.merges is None or not all(left in tokens and right in tokens for left, right in spec.merges):
+        return None
+    try:
+        indices = needed_merges(spec.merges)
+    except TokenizerError:
+        return None
+    merges = [spec.merges[index] for index in indices]
+    counts = spec.merge_counts and [spec.merge_counts[index] for index in indices]
+    known = {bytes([byte]) for byte in range(256)}
+    for left, right in merges:
+        if left not in known or right not in known:
+            break
+        known.add(left + right)
+    else:
+        return replace(spec, merges=merges, merge_counts=counts)
+    # The core rejects a merge before the merges of its parts, but equivalent ranks may exist.
+    ranks = {token: token_id for token_id, token in sorted(spec.vocab.items())}
+    if spec.ignore_merges and merges_of_ranks(ranks) == merges:
+        return replace(spec, vocab={}, merges=None, ranks=ranks, merge_counts=None)
+    return None

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import ByteLevel
 
-from bytemill.formats.bytes_to_unicode import (
+from bytemill.formats.byte_level import (
     ALPHABET,
     BYTE_TO_CHARACTER,
     CHARACTER_TO_BYTE,

@@ -1,8 +1,14 @@
 """The tokenizer in a GGUF file, the format of llama.cpp's models.
 
-Reading needs no library and only reads the metadata, however large the model is. Tokens and merges are byte-level text
-as in GPT-2's files. The pre-tokenizer is a name (see `pre_tokenizers`). A GGUF file stores no normalizer, and llama.cpp
-applies none, even if the model's tokenizer.json has one.
+Reading needs no library and only reads the metadata, however large the model is. Tokens and merges are byte-level
+text as in GPT-2's files. A GGUF file stores no normalizer, and llama.cpp applies none, even if the model's
+tokenizer.json has one.
+
+A file names its pre-tokenizer (`tokenizer.ggml.pre`) without defining it: llama.cpp has a list of regular expressions
+for each name, and for some names it also looks up whole pre-tokens before merging (`ignore_merges`). `PRE_TOKENIZERS`
+has the names whose expressions are one of the known patterns or equivalent to a single expression. Some of
+llama.cpp's expressions approximate the model's own tokenizer because its engine lacks a feature (letters by case in
+`gpt-4o`, case-insensitive contractions); the table has the model's own pattern.
 
 Writing needs the `gguf` package. Fields without a GGUF key (a pattern that llama.cpp has no name for, and training
 ties and counts) are stored in `bytemill.record`, which other tools ignore.
@@ -16,32 +22,29 @@ import os
 import tempfile
 import warnings
 from array import array
+from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern
+from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern, named_pattern
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
-from bytemill.formats.byte_level import byte_level_vocab, tokens_and_merges
-from bytemill.formats.bytes_to_unicode import CHARACTER_TO_BYTE
-from bytemill.formats.files import bool_at, checked_pattern, parse_json, shown
-from bytemill.formats.gguf.metadata import MAX_ELEMENTS, Value, read_metadata
-from bytemill.formats.gguf.pre_tokenizers import (
-    PRE_TOKENIZERS,
-    ignores_merges,
-    matching_name,
-    pre_tokenizer,
-    same_split,
-)
+from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
+from bytemill.formats.encoder import Loaded, build_file
+from bytemill.formats.files import GGUF_MAGIC, bool_at, checked_pattern, parse_json, shown
+from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
-from bytemill.formats.loaded import Loaded, build_file
-from bytemill.formats.record import checked_record, record_of
-from bytemill.formats.spec import TokenizerSpec, check_expressible
-from bytemill.formats.vocabulary import checked_parts
+from bytemill.formats.ranks import unreachable_token
+from bytemill.formats.registry import refuse_arguments
+from bytemill.formats.spec import TokenizerSpec, check_expressible, checked_parts, checked_record, record_of
+from bytemill.system.atomic_files import write_bytes
 from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bytemill.formats.registry import Content
+    from bytemill.formats.spec import SpecialTokens
 
 _MODEL, _PRE = "tokenizer.ggml.model", "tokenizer.ggml.pre"
 _TOKENS, _TYPES, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"
@@ -73,44 +76,74 @@ END_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end
 BEGIN_NAMES = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<|endoftext|>")
 
 
-def read(path: str | os.PathLike[str], pattern: str | EllipsisType | None = ...) -> TokenizerSpec:
+def recognize(content: Content) -> bool:
+    """Return whether a file's content is that of a GGUF file."""
+    return content.data.startswith(GGUF_MAGIC)
+
+
+def read(content: Content) -> TokenizerSpec:
+    """Read a file's content, where `pattern` is in place of the file's own pre-tokenizer. See `read_file`."""
+    refuse_arguments(..., content.special_tokens, content.location)
+    return from_bytes(content.data, content.location, content.pattern)
+
+
+def render(spec: TokenizerSpec, path: Path) -> dict[Path, bytes]:
+    """Return the file to write. Raises as `write`."""
+    with tempfile.TemporaryDirectory(prefix="bytemill-") as folder:
+        file = Path(folder) / "tokenizer.gguf"
+        write(spec, file)
+        return {path: file.read_bytes()}
+
+
+def left_out(_: TokenizerSpec) -> list[str]:
+    """Describe what the file does not store: nothing."""
+    return []
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: SpecialTokens | None = None,
+) -> TokenizerSpec:
     """Read the byte-level BPE tokenizer in a GGUF file.
 
     Args:
         path: The file.
         pattern: Name, regular expression or None, in place of the file's own pre-tokenizer.
+        special_tokens: None; the file stores its own.
 
     Raises:
         TokenizerFileError: The file is damaged, has another kind of tokenizer, or names a pre-tokenizer without a known
             pattern and `pattern` is not set.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            return _read(file, os.fstat(file.fileno()).st_size, str(path), pattern)
-    except OSError as error:
-        raise TokenizerFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return _spec(_metadata(path, special_tokens), str(path), pattern)
 
 
 def from_bytes(data: bytes, location: str, pattern: str | EllipsisType | None = ...) -> TokenizerSpec:
-    """Read a file's content; `location` names the file in errors. See `read`."""
-    return _read(io.BytesIO(data), len(data), location, pattern)
+    """Read a file's content; `location` names the file in errors. See `read_file`."""
+    return _spec(read_metadata(io.BytesIO(data), len(data), location, _WANTED), location, pattern)
 
 
-def load(path: Path, pattern: str | EllipsisType | None = ...) -> Loaded:
-    """Load the tokenizer in a GGUF file into an encoder. Arguments and errors are those of `read`.
+def load(
+    path: Path, pattern: str | EllipsisType | None = ..., special_tokens: SpecialTokens | None = None
+) -> Loaded:
+    """Load the tokenizer in a GGUF file into an encoder. Arguments and errors are those of `read_file`.
 
     The core makes the vocabulary if it can, in a third of the time: Python objects for 280,000 merges take long.
     """
-    location = str(path)
+    location, values = str(path), _metadata(path, special_tokens)
+    loaded = _load_with_core(values, location, pattern)
+    return loaded or build_file(_spec(values, location, pattern), location)
+
+
+def _metadata(path: Path, special_tokens: SpecialTokens | None) -> dict[str, Value]:
+    refuse_arguments(..., special_tokens, str(path))
     try:
         with path.open("rb") as file:
-            values = read_metadata(file, os.fstat(file.fileno()).st_size, location, _WANTED)
+            return read_metadata(file, os.fstat(file.fileno()).st_size, str(path), _WANTED)
     except OSError as error:
         raise TokenizerFileError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return _load_with_core(values, location, pattern) or build_file(
-        _spec(values, location, pattern), location
-    )
 
 
 def _load_with_core(
@@ -134,10 +167,6 @@ def _load_with_core(
         record.get("ignore_merges", ignores_merges(name)),
     )
     return None if core is None else Loaded(core, record.get("ties"), record.get("merge_counts"))
-
-
-def _read(file: Any, size: int, location: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
-    return _spec(read_metadata(file, size, location, _WANTED), location, pattern)
 
 
 def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
@@ -351,8 +380,6 @@ def write(
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        from bytemill.system.atomic_files import write_bytes
-
         write_bytes(path, draft.read_bytes())
 
 
@@ -460,3 +487,99 @@ def special_id(special: Mapping[str, int], wanted: str | None, defaults: Sequenc
             raise TokenizerError(f"{wanted!r} is not a special token of this tokenizer")
         return special[wanted]
     return next((special[token] for token in defaults if token in special), None)
+
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_WHITE_SPACE = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+# Qwen 2's with combining marks among the letters.
+_QWEN35 = (
+    rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*"
+    rf"|{_WHITE_SPACE}"
+)
+# Qwen 2's without contractions.
+_UFAKZEKA = rf"[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}"
+_SEED_CODER = (
+    rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{_WHITE_SPACE}"
+)
+# Two steps in one expression: single digits, then GPT-2's pattern between them. White space before a digit ends such a
+# chunk, where GPT-2's look-ahead succeeds: hence the digit in the last look-ahead.
+_STARCODER = r"\p{N}|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
+
+
+@dataclass(frozen=True)
+class PreTokenizer:
+    """A pre-tokenizer of llama.cpp."""
+
+    name: str
+    pattern: str
+    ignore_merges: bool = False
+
+
+_GPT2, _LLAMA3, _O200K = NAMED_PATTERNS["gpt2"], NAMED_PATTERNS["llama3"], NAMED_PATTERNS["o200k"]
+_QWEN2, _TEKKEN = NAMED_PATTERNS["qwen2"], NAMED_PATTERNS["tekken"]
+# Of the names with the same pattern and the same value of `ignore_merges`, the first is used for writing.
+PRE_TOKENIZERS: dict[str, PreTokenizer] = {
+    name: PreTokenizer(name, pattern, ignore_merges)
+    for pattern, ignore_merges, names in (
+        (_GPT2, False, "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion"),
+        (_GPT2, False, "granite-docling"),
+        (_LLAMA3, True, "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"),
+        (_LLAMA3, False, "smaug-bpe glm4 chatglm-bpe dbrx"),
+        (_O200K, False, "gpt-4o llama4 kanana2 talkie minimax-m2"),
+        (_QWEN2, False, "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2"),
+        (_QWEN35, False, "qwen35"),
+        (_UFAKZEKA, False, "ufakzeka"),
+        (_SEED_CODER, False, "seed-coder"),
+        (_TEKKEN, True, "tekken"),
+        (_QWEN2, False, "bailingmoe bailingmoe2 llada-moe"),
+        (_STARCODER, False, "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2"),
+    )
+    for name in names.split()
+}
+
+# Further names for which llama.cpp looks up whole pre-tokens.
+_IGNORE_MERGES = frozenset({"youtu", "minicpm5", "granite-embed-multi-97m"})
+
+
+def ignores_merges(name: str | None) -> bool:
+    """Return whether llama.cpp looks up whole pre-tokens under this name."""
+    known = PRE_TOKENIZERS.get(name or "")
+    return known.ignore_merges if known else name in _IGNORE_MERGES
+
+
+def pre_tokenizer(name: str, location: str) -> PreTokenizer:
+    """Return the pre-tokenizer of a name. Raises TokenizerFileError if its pattern is not known exactly."""
+    known = PRE_TOKENIZERS.get(name)
+    if known is None:
+        raise TokenizerFileError(
+            f"{location}: tokenizer.ggml.pre is {shown(name)}, a pre-tokenizer without a known exact pattern",
+            hint="load the tokenizer.json of the model instead, or give the pattern if you know it",
+        )
+    return known
+
+
+def same_split(one: str | None, other: str | None) -> bool:
+    """Return whether two patterns are known to be equivalent."""
+    if one == other:
+        return True
+    if one is None or other is None:
+        return False
+    name = named_pattern(one)
+    return name is not None and name == named_pattern(other)
+
+
+def matching_name(
+    pattern: str | None,
+    merges: Sequence[tuple[bytes, bytes]],
+    tokens: Collection[bytes],
+    *,
+    ignore_merges: bool,
+) -> str | None:
+    """Return the name with which llama.cpp gives the same ids, if any."""
+    candidates = [known for known in PRE_TOKENIZERS.values() if same_split(known.pattern, pattern)]
+    if not candidates:
+        return None
+    if candidates[0].ignore_merges != ignore_merges and (unreachable_token(merges, list(tokens)) is not None):
+        # The lookup of whole pre-tokens matters: merging alone does not produce every token.
+        candidates = [known for known in candidates if known.ignore_merges == ignore_merges]
+    return candidates[0].name if candidates else None

@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bytemill._core import Encoder
-from bytemill.formats import pattern_coverage as coverage
-from bytemill.formats.pattern_coverage import coverage_gap
+from bytemill.formats import tiktoken_patterns
+from bytemill.formats.tiktoken_patterns import coverage_gap
 
 ATOMS = st.sampled_from(
     ["a", "b", " ", ".", r"\s", r"\S", r"\w", r"\W", "[ab]", "[^a]", r"[\s\S]", r"\p{L}", "!"]
@@ -37,10 +37,10 @@ def dropped(pattern: str, text: str) -> str:
 def few_characters() -> Iterator[None]:
     """Speed up the test: pretend that only the characters of the texts exist."""
     with pytest.MonkeyPatch.context() as patch:
-        coverage.coverage_gap.cache_clear()
-        patch.setattr(coverage, "_all_characters", lambda: "\n !abé")
+        tiktoken_patterns.coverage_gap.cache_clear()
+        patch.setattr(tiktoken_patterns, "_all_characters", lambda: "\n !abé")
         yield
-    coverage.coverage_gap.cache_clear()
+    tiktoken_patterns.coverage_gap.cache_clear()
 
 
 @settings(deadline=None, max_examples=120)

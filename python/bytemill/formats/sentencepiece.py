@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import shown
 from bytemill.formats.huggingface.characters import as_bytes
-from bytemill.formats.sentencepiece.protobuf import Value, WireError, fields
 from bytemill.formats.spec import CharacterModel, NormalizerSteps, TokenFlags, TokenizerSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from bytemill.formats.registry import Content
 
 _META = "\N{LOWER ONE EIGHTH BLOCK}"
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 _ALGORITHMS = {1: "Unigram", 2: "BPE", 3: "Word", 4: "Char"}
 _BPE = 2
 _MAX_PIECES = 1 << 21
+
+Value: TypeAlias = int | float | bytes
 
 
 @dataclass
@@ -43,6 +46,17 @@ class _Model:
     normalizer: dict[int, Value] = field(default_factory=dict[int, Value])
 
 
+def recognize(content: Content) -> bool:
+    """Return whether a file's content may be a SentencePiece model."""
+    return looks_like_model(content.data)
+
+
+def read(content: Content) -> TokenizerSpec:
+    """Read a file. Raises TokenizerFileError."""
+    content.refuse_arguments()
+    return from_bytes(content.data, content.location)
+
+
 def looks_like_model(data: bytes) -> bool:
     """Return whether a file's content may be a SentencePiece model: its first field is a piece.
 
@@ -53,7 +67,7 @@ def looks_like_model(data: bytes) -> bool:
     return len(data) > 4 and data[0] == data[2] == 0x0A and data[3] + 2 <= data[1] < 0x80
 
 
-def read(data: bytes, location: str) -> TokenizerSpec:
+def from_bytes(data: bytes, location: str) -> TokenizerSpec:
     """Read the content of a `.model`; `location` names the file in errors.
 
     Control symbols such as `<s>` become special tokens, which are recognized in a text unless `allowed_special`
@@ -274,3 +288,64 @@ def _merges(model: _Model, ordinary: Mapping[str, int], location: str) -> list[t
         last = score if known else last
         merges += known
     return merges
+
+
+_MAX_VARINT_BYTES = 10
+
+
+class WireError(ValueError):
+    """The bytes are not a message."""
+
+
+def fields(data: bytes) -> Iterator[tuple[int, Value]]:
+    """Yield the number and the value of each field of a protocol buffer message, in order.
+
+    Source: https://protobuf.dev/programming-guides/encoding/
+
+    Strings and embedded messages are bytes; fields of 32 bits are floats. Nothing is copied or nested here, so time and
+    memory are bounded by the size of `data`.
+
+    Raises:
+        WireError: A field is cut off or of an unknown type.
+    """
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if number == 0:
+            raise WireError(f"a field without a number at byte {at}")
+        match kind:
+            case 0:
+                value, at = _varint(data, at)
+                yield number, value
+            case 1:
+                yield number, struct.unpack("<d", _taken(data, at, 8))[0]
+                at += 8
+            case 2:
+                n_bytes, at = _varint(data, at)
+                yield number, _taken(data, at, n_bytes)
+                at += n_bytes
+            case 5:
+                yield number, struct.unpack("<f", _taken(data, at, 4))[0]
+                at += 4
+            case _:
+                raise WireError(f"field {number} at byte {at} has the unknown type {kind}")
+
+
+def _taken(data: bytes, at: int, n_bytes: int) -> bytes:
+    if n_bytes > len(data) - at:
+        raise WireError(f"{n_bytes} bytes are announced at byte {at}, but {len(data) - at} follow")
+    return data[at : at + n_bytes]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of variable length and the offset after it."""
+    value = 0
+    for index in range(_MAX_VARINT_BYTES):
+        if at + index >= len(data):
+            raise WireError(f"the data end inside a number at byte {at}")
+        byte = data[at + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, at + index + 1
+    raise WireError(f"a number of more than {_MAX_VARINT_BYTES} bytes at byte {at}")

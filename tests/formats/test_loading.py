@@ -8,11 +8,10 @@ import pytest
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import gpt2
-from bytemill.formats.detect import read as load
+from bytemill.formats import gpt2, tiktoken
 from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.loading import read as load
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.formats.tiktoken import tiktoken
 
 MakeSpec = Callable[..., TokenizerSpec]
 

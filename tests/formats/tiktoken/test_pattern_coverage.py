@@ -3,7 +3,7 @@
 import pytest
 
 from bytemill._core import NAMED_PATTERNS
-from bytemill.formats.pattern_coverage import coverage_gap
+from bytemill.formats.tiktoken_patterns import coverage_gap
 
 
 @pytest.mark.parametrize(

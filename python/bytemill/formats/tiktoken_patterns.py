@@ -1,14 +1,14 @@
-"""Check whether a pattern matches every character of every text.
+"""Patterns for tiktoken, which drops text that its pattern does not match; bytemill makes it a pre-token.
 
-tiktoken drops text that its pattern does not match; bytemill makes it a pre-token. If the pattern matches everything,
-both do the same. This module proves that for patterns that never match the empty string and have enough *plain*
-alternatives: sequences of atoms that each match one character, with or without a quantifier.
+If the pattern matches every character of every text, both do the same. `coverage_gap` proves that for patterns that
+never match the empty string and have enough *plain* alternatives: sequences of atoms that each match one character,
+with or without a quantifier.
 
-Proof. Let a plain alternative match the text c, a single character: one atom has matched c, and all others have matched
-nothing. Then it matches wherever c occurs in a longer text. The atoms before it can match nothing there too, unless one
-is possessive and matches c; but then it would have matched the c of the text c as well. The atoms after it can match
-nothing whatever the others matched. So if every character has a plain alternative that matches it alone, the pattern
-matches at every position of a text, with this alternative or an earlier one.
+Proof. Let a plain alternative match the text c, a single character: one atom has matched c, and all others have
+matched nothing. Then it matches wherever c occurs in a longer text. The atoms before it can match nothing there too,
+unless one is possessive and matches c; but then it would have matched the c of the text c as well. The atoms after it
+can match nothing whatever the others matched. So if every character has a plain alternative that matches it alone,
+the pattern matches at every position of a text, with this alternative or an earlier one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,50 @@ import re
 import sys
 from functools import lru_cache
 
-from bytemill._core import named_pattern, pretoken_spans
+from bytemill._core import NAMED_PATTERNS, named_pattern, pretoken_spans
+from bytemill.errors import TokenizerError
+from bytemill.formats.files import shown
 from bytemill.formats.huggingface.oniguruma import ExpressionError, check_matches_something
+
+# tiktoken requires a pattern. This one makes the whole text one pre-token.
+_EVERYTHING = r"(?s:.+)"
+
+
+def pattern_from(expression: str) -> str | None:
+    """Return the pattern of an expression for tiktoken, the inverse of `pattern_to`."""
+    if expression == _EVERYTHING:
+        return None
+    if expression in NAMED_PATTERNS:  # tiktoken does not take it for a name
+        return f"(?:{expression})"
+    pattern = expression[: (len(expression) - len(_with_gaps(""))) // 2]
+    return pattern if expression == _with_gaps(pattern) else expression
+
+
+def pattern_to(pattern: str | None) -> str:
+    """Return an expression with which tiktoken splits like bytemill does with `pattern`.
+
+    Raises:
+        TokenizerError: The text between matches cannot be matched by an expression.
+    """
+    if pattern is None:
+        return _EVERYTHING
+    if named_pattern(pattern) is not None or coverage_gap(pattern) is None:
+        return pattern
+    try:
+        check_matches_something(pattern)  # also rejects named groups and references: it can be repeated
+    except ExpressionError as error:
+        raise TokenizerError(
+            "tiktoken drops text that its pattern does not match, and "
+            f"{shown(pattern)} cannot be extended to match all text: {error}",
+            hint="write a tokenizer.json",
+        ) from error
+    return _with_gaps(pattern)
+
+
+def _with_gaps(pattern: str) -> str:
+    """Extend `pattern` to also match the text up to its next match or the end."""
+    return rf"{pattern}|(?s:.)+?(?=(?:{pattern})|\z)"
+
 
 _ATOM = re.compile(
     r"""\\[pP](?:\{[^{}]*\}|[A-Za-z])|\\[sSdDwWnrtf]|\\[^A-Za-z0-9<>]   # a class or an escaped sign

@@ -1,1 +1,0 @@
-"""The tokenizer section of llama.cpp model files (GGUF)."""

@@ -1,1 +1,0 @@
-"""SentencePiece models: `.model` files."""

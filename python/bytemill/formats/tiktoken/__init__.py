@@ -1,1 +1,0 @@
-"""tiktoken formats: rank files, their sidecar settings, and `tiktoken.Encoding` objects."""
