@@ -49,9 +49,12 @@ def open_page(browser: Any, url: str) -> Iterator[Callable[..., Any]]:
         page.on("pageerror", lambda error: problems.append(f"error: {error.stack}"))
         page.on("request", lambda request: note(request.url))
         if is_quiet:
-            page.on(
-                "console", lambda message: problems.append(message.text) if message.type == "error" else None
-            )
+            page.on("console", lambda message: note_error(message.text) if message.type == "error" else None)
+
+        def note_error(text: str) -> None:
+            # The page asks for news every three seconds, also when a test has just ended its server.
+            if "net::ERR_CONNECTION_REFUSED" not in text:
+                problems.append(text)
 
         def note(target: str) -> None:
             if not target.startswith((address, "data:", "blob:")):

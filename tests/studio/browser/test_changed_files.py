@@ -90,7 +90,8 @@ def test_a_retrained_tokenizer_and_an_edited_text(
         notice(page, "text=The text or the tokenizers have changed since.")
         until(page, "document.querySelector('.banner').textContent.includes('own')")
         until(page, "document.querySelector('.banner').textContent.includes('changed on disk, reloaded.')")
-        assert page.get_by_role("textbox", name="Text to tokenize").input_value() == text
+        field = "[...document.querySelectorAll('[aria-label=\"Text to tokenize\"]')]"
+        until(page, f"{field}.every((each) => each.value === {json.dumps(text)})")
         until(
             page,
             f"document.querySelector('[data-testid=tokens-0]').textContent === '{len(tokenizer.encode(text))}'",
