@@ -120,7 +120,7 @@ def test_a_name_that_is_allowed_is_accepted_with_its_ports(
     allowed: str, accepted: list[str], refused: list[str]
 ):
     access = Access.of("127.0.0.1", 8321, [allowed])
-    assert access.token is not None  # whoever reaches the proxy is not on this machine
+    assert access.token is not None  # requests through the proxy come from other machines
     for host in accepted:
         assert status_of(access, host) == 200
         for scheme in ("http", "https"):
