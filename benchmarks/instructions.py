@@ -4,8 +4,9 @@
 
 Times on a shared machine vary by a tenth and more; the number of instructions does not, so it shows what a change has
 cost before a stopwatch could. It says nothing of waiting for memory and of branches foretold wrongly: an encoder may
-take more instructions and less time. Counted by `valgrind --tool=callgrind` over
-`crates/bytemill/examples/instructions.rs`, on generated text that is the same everywhere.
+take more instructions and less time. Counted by `valgrind --tool=callgrind` (which knows no AVX-512: the parts run
+as on a processor with AVX2) over `crates/bytemill/examples/instructions.rs`, on generated text that is
+the same everywhere.
 
 The baseline is `results/instructions.json` and holds for one compiler release and architecture: --keep writes it anew,
 --check exits with 1 where a part takes more than --tolerance beyond it.

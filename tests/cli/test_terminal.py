@@ -91,7 +91,7 @@ def test_version_is_that_of_the_package(process: Process):
     outcome = process("--version")
     first, core, python, torch, ray = outcome.stdout.decode().splitlines()
     assert (outcome.returncode, first) == (0, f"bytemill {bytemill.__version__}")
-    assert re.fullmatch(r"  core    (AVX2, |NEON, )?portable", core)
+    assert re.fullmatch(r"  core    (AVX-512, )?(AVX2, |NEON, )?portable", core)
     assert python.startswith("  python  3.")
     assert re.fullmatch(r"  torch   (\d+\.\d+.*|not installed)", torch)
     assert re.fullmatch(r"  ray     (\d+\.\d+.*|not installed)", ray)

@@ -3,14 +3,20 @@
 use super::block::Block;
 use super::carry::Carry;
 use super::chars::{Chars, OneByte, Utf8};
-use super::classify::{BLOCK_BYTES, Classify, InstructionSet, WRITE_WIDTH, Window, Work, filter, non_ascii};
+use super::classify::{
+    BLOCK_BYTES, Classify, InstructionSet, Mask, WIDE_BLOCKS, WRITE_WIDTH, WideWindow, Window, Work, are_ascii,
+    non_ascii,
+};
 use super::rules::{Rules, Sets, Spec, Variant};
 use crate::text::unicode::{CharSet, char_at};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+/// Bytes that are processed at once if all of them are ASCII.
+const WIDE_BYTES: usize = WIDE_BLOCKS * BLOCK_BYTES;
+
 /// Blocks that one call of [`Blocks::fill`] processes.
-const BLOCKS_PER_CALL: usize = 8;
+const BLOCKS_PER_CALL: usize = WIDE_BLOCKS;
 
 /// Upper bound on the ends from one call: a start per byte, the end of the text, and the entries that are written but not needed.
 pub const MAX_ENDS: usize = BLOCKS_PER_CALL * BLOCK_BYTES + 1 + WRITE_WIDTH;
@@ -20,6 +26,8 @@ pub struct Blocks<'t> {
     text: &'t [u8],
     rules: &'t Rules,
     instruction_set: InstructionSet,
+    /// Process eight blocks at once where possible.
+    is_wide: bool,
     /// Offset of the next block.
     at: usize,
     carry: Carry,
@@ -29,9 +37,16 @@ pub struct Blocks<'t> {
 
 impl<'t> Blocks<'t> {
     pub fn new<V: Variant>(text: &'t [u8], rules: &'t Rules, instruction_set: InstructionSet) -> Self {
+        let is_wide = instruction_set.is_wide();
         // At the beginning of a text a pre-token starts but none ends.
         let carry = Carry { no_start: 1, ..Carry::default() };
-        Self { text, rules, instruction_set, at: 0, carry, fill: fill::<V> }
+        Self { text, rules, instruction_set, is_wide, at: 0, carry, fill: fill::<V> }
+    }
+
+    /// Overrides whether eight blocks are processed at once.
+    #[cfg(test)]
+    pub fn wide(self, is_wide: bool) -> Self {
+        Self { is_wide, ..self }
     }
 
     /// Puts the ends of the next pre-tokens into `ends`, which is empty. Returns false at the end of the text.
@@ -49,17 +64,49 @@ impl<'t> Blocks<'t> {
 
 /// Writes the ends of the next pre-tokens to the front of `room` and returns their number.
 fn fill<V: Variant>(blocks: &mut Blocks, room: &mut [MaybeUninit<usize>]) -> usize {
-    blocks.instruction_set.run(Fill::<V> { blocks, room, variant: PhantomData })
+    let set = blocks.instruction_set;
+    let wide = if blocks.is_wide { set.run(Fill::<V, true> { blocks, room, variant: PhantomData }) } else { None };
+    wide.unwrap_or_else(|| set.run(Fill::<V, false> { blocks, room, variant: PhantomData }))
 }
 
-/// Processes one block after the other.
-struct Fill<'b, 't, V> {
+/// Two loops, compiled apart: inside the one over blocks, the other would cost registers, and with AVX2 5 % of its speed.
+struct Fill<'b, 't, V, const IS_WIDE: bool> {
     blocks: &'b mut Blocks<'t>,
     room: &'b mut [MaybeUninit<usize>],
     variant: PhantomData<V>,
 }
 
-impl<V: Variant> Work for Fill<'_, '_, V> {
+/// Processes eight ASCII blocks at once. `None` if that is not possible.
+impl<V: Variant> Work for Fill<'_, '_, V, true> {
+    type Output = Option<usize>;
+
+    #[inline(always)]
+    fn run(self, classify: impl Classify) -> Option<usize> {
+        let Self { blocks, room, .. } = self;
+        let Blocks { text, rules, at, carry: before, .. } = *blocks;
+        let spec = V::spec(rules);
+        let window: &WideWindow = text[at..].first_chunk()?;
+        if !are_ascii(window) || spec.has_strays() && has_control(window) {
+            return None;
+        }
+        let ascii = classify.wide_ascii(window);
+        let chars = Chars::of_ascii(&ascii, !ascii.letter.none());
+        let following = window[WIDE_BYTES];
+        let block = Block { text, at, following, chars, layout: OneByte(PhantomData), before, spec, sets: &rules.sets };
+        let (starts, after) = block.starts();
+        let mut n_ends = 0;
+        for (k, starts) in starts.into_iter().enumerate() {
+            classify.write_positions(at + k * BLOCK_BYTES, starts, &mut room[n_ends..]);
+            n_ends += starts.count_ones() as usize;
+        }
+        blocks.at = at + WIDE_BYTES;
+        blocks.carry = after;
+        Some(n_ends)
+    }
+}
+
+/// Processes one block after the other.
+impl<V: Variant> Work for Fill<'_, '_, V, false> {
     type Output = usize;
 
     #[inline(always)]
@@ -101,10 +148,10 @@ fn starts<V: Variant>(text: &[u8], at: usize, before: Carry, rules: &Rules, clas
     };
     let ascii = classify.ascii(window);
     let following = window[BLOCK_BYTES];
-    let (starts, after) = if ascii.high == 0 {
+    let ([starts], after) = if ascii.high == 0 {
         let mut chars = Chars::of_ascii(&ascii, valid);
         divide(&mut chars, window, spec, sets);
-        Block { text, at, following, chars, layout: OneByte, before, spec, sets }.starts()
+        Block { text, at, following, chars, layout: OneByte(PhantomData), before, spec, sets }.starts()
     } else {
         let non_ascii = non_ascii(classify, window, ascii.high & !ascii.continuation);
         let mut chars = Chars::of_utf8(&ascii, &non_ascii, valid);
@@ -117,10 +164,10 @@ fn starts<V: Variant>(text: &[u8], at: usize, before: Carry, rules: &Rules, clas
 
 /// Looks characters up in the sets that the rules distinguish.
 #[inline(always)]
-fn divide(chars: &mut Chars, window: &Window, spec: Spec, sets: &Sets) {
+fn divide(chars: &mut Chars<u64>, window: &Window, spec: Spec, sets: &Sets) {
     let wide = chars.first & !chars.ascii;
     let members = |candidates: u64, set: &Option<CharSet>| {
-        set.as_ref().map_or(0, |set| filter(candidates, |k| set.has(char_at(window, k).0)))
+        set.as_ref().map_or(0, |set| candidates.filter(|k| set.has(char_at(window, k).0)))
     };
     if spec.isolates_set {
         chars.isolated = members(wide, &sets.isolated);

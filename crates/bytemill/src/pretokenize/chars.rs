@@ -1,44 +1,46 @@
 //! The characters of a block by class, as masks of their first bytes, and how characters follow each other.
 
-use super::classify::{Ascii, BLOCK_BYTES, NonAscii};
+use super::classify::{Ascii, BLOCK_BYTES, Mask, NonAscii};
 #[cfg(doc)]
 use super::rules::Sets;
+use std::marker::PhantomData;
 
 /// Masks of first bytes by class.
 #[derive(Clone, Copy)]
-pub struct Chars {
-    pub letter: u64,
-    pub upper: u64,
+pub struct Chars<M> {
+    pub letter: M,
+    pub upper: M,
     /// Letters without case.
-    pub uncased: u64,
-    pub mark: u64,
-    pub digit: u64,
-    pub blank: u64,
+    pub uncased: M,
+    pub mark: M,
+    pub digit: M,
+    pub blank: M,
     /// White space except line breaks, the blank included.
-    pub space: u64,
-    pub newline: u64,
+    pub space: M,
+    pub newline: M,
     /// Neither letter, mark, number nor white space.
-    pub other: u64,
-    pub apostrophe: u64,
-    pub slash: u64,
+    pub other: M,
+    pub apostrophe: M,
+    pub slash: M,
     /// All first bytes.
-    pub first: u64,
-    pub ascii: u64,
+    pub first: M,
+    pub ascii: M,
     /// Characters of [`Sets::strays`], which are not among the others, and of [`Sets::isolated`].
-    pub stray: u64,
-    pub isolated: u64,
+    pub stray: M,
+    pub isolated: M,
 }
 
-impl Chars {
-    /// Characters of a block that is all ASCII. `valid` are the bytes inside the text.
+impl<M: Mask> Chars<M> {
+    /// Characters of blocks that are all ASCII. `valid` are the bytes inside the text.
     #[inline(always)]
-    pub fn of_ascii(ascii: &Ascii, valid: u64) -> Self {
+    pub fn of_ascii(ascii: &Ascii<M>, valid: M) -> Self {
+        let none = valid.none();
         let space = ascii.blank | ascii.tab;
         Self {
             letter: ascii.letter,
             upper: ascii.upper,
-            uncased: 0,
-            mark: 0,
+            uncased: none,
+            mark: none,
             digit: ascii.digit,
             blank: ascii.blank,
             space,
@@ -48,11 +50,13 @@ impl Chars {
             slash: ascii.slash,
             first: valid,
             ascii: valid,
-            stray: 0,
-            isolated: 0,
+            stray: none,
+            isolated: none,
         }
     }
+}
 
+impl Chars<u64> {
     /// Characters of a block that is not all ASCII.
     #[inline(always)]
     pub fn of_utf8(ascii: &Ascii, non_ascii: &NonAscii, valid: u64) -> Self {
@@ -77,27 +81,29 @@ impl Chars {
 
 /// How the characters of a block lie in its bytes. The default methods are those of ASCII, where every character is one byte.
 pub trait Layout: Copy {
+    type Mask: Mask;
+
     const IS_ASCII: bool = true;
 
     /// The characters after those of `mask`. `before` is 1 if the last character before the block is one of them.
     #[inline(always)]
-    fn next(self, mask: u64, before: u64) -> u64 {
-        mask << 1 | before
+    fn next(self, mask: Self::Mask, before: u64) -> Self::Mask {
+        mask.up(1, before)
     }
 
     /// The white space before the characters of `mask`. `after` is 1 if the first character after the block is one of them.
     #[inline(always)]
-    fn space_before(self, mask: u64, after: u64) -> u64 {
-        mask >> 1 | after << 63
+    fn space_before(self, mask: Self::Mask, after: u64) -> Self::Mask {
+        mask.down(after)
     }
 
     /// All bytes of the characters of `mask`. `before` is 1 if the last character before the block is one of them.
     #[inline(always)]
-    fn bytes(self, mask: u64, _before: u64) -> u64 {
+    fn bytes(self, mask: Self::Mask, _before: u64) -> Self::Mask {
         mask
     }
 
-    /// Position of the last first byte. If the block is not full, the text ends in it, and no block follows.
+    /// Position of the last first byte in the last word. If the block is not full, the text ends in it, and no block follows.
     #[inline(always)]
     fn last(self) -> usize {
         BLOCK_BYTES - 1
@@ -105,8 +111,8 @@ pub trait Layout: Copy {
 
     /// 1 if the last character of the block is in `mask`.
     #[inline(always)]
-    fn carry(self, mask: u64) -> u64 {
-        mask >> self.last() & 1
+    fn carry(self, mask: Self::Mask) -> u64 {
+        mask.last_word() >> self.last() & 1
     }
 
     /// Whether the block has white space outside ASCII.
@@ -122,11 +128,13 @@ pub trait Layout: Copy {
     }
 }
 
-/// A block that is all ASCII.
+/// Blocks that are all ASCII.
 #[derive(Clone, Copy)]
-pub struct OneByte;
+pub struct OneByte<M>(pub PhantomData<M>);
 
-impl Layout for OneByte {}
+impl<M: Mask> Layout for OneByte<M> {
+    type Mask = M;
+}
 
 /// A block with characters outside ASCII.
 #[derive(Clone, Copy)]
@@ -151,6 +159,7 @@ impl Utf8 {
 }
 
 impl Layout for Utf8 {
+    type Mask = u64;
     const IS_ASCII: bool = false;
 
     /// The addition carries a bit that falls on the first of a run of continuation bytes to the end of that run. A first byte

@@ -58,6 +58,9 @@ feature_sets! {
     /// 256-bit integer vectors and the bit instructions that come with them (Haswell, Zen and later).
     "x86_64" is_x86_feature_detected Avx2: ["avx2", "bmi1", "bmi2", "lzcnt", "popcnt"];
 
+    /// 512-bit vectors with byte permutations and Galois-field instructions (Ice Lake, Zen 4 and later).
+    "x86_64" is_x86_feature_detected Avx512: ["avx512f", "avx512bw", "avx512vbmi", "avx512vbmi2", "gfni", "bmi1", "bmi2", "lzcnt", "popcnt"];
+
     /// 256-bit floating-point vectors with fused multiply-add (Haswell, Zen and later).
     "x86_64" is_x86_feature_detected Fma: ["avx2", "fma"];
 

@@ -1,14 +1,17 @@
 //! AVX2: a block in two registers. A comparison sets bytes to ones, and their high bits form the mask.
 
-use super::BLOCK_BYTES;
+use super::avx2_mask::Ymms;
 use super::cjk::CJK;
 use super::classifier::{Ascii, Classify, Sample, WRITE_WIDTH, Window, implement, opaque};
+use super::{BLOCK_BYTES, WIDE_BLOCKS};
 use crate::sys::cpu::Avx2;
 use crate::text::unicode::BitPlanes;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 implement!("avx2,bmi1,bmi2,lzcnt,popcnt", Classify for Avx2 {
+    type Mask = Ymms;
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Ymms = Ymms::new;
     fn ascii(self, window: &Window) -> Ascii = ascii;
     fn cjk(self, window: &Window) -> u64 = cjk;
     fn page(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) = page;

@@ -1,40 +1,44 @@
 //! What each instruction set implements: [`Classify`], with the reference implementation as its default methods.
 
 use super::cjk::is_cjk;
-use super::{BLOCK_BYTES, filter};
+use super::mask::Mask;
+use super::{BLOCK_BYTES, WIDE_BLOCKS};
 use crate::text::unicode::BitPlanes;
 use std::mem::MaybeUninit;
 
 /// A block and the bytes that its last character may extend over.
 pub type Window = [u8; BLOCK_BYTES + 3];
 
+/// Eight blocks and the bytes that their last character may extend over.
+pub type WideWindow = [u8; WIDE_BLOCKS * BLOCK_BYTES + 3];
+
 /// Positions that are written at once, needed or not. Most blocks of text have 8 to 16 starts, and writing that many is faster than
 /// a loop with an unpredictable end.
 pub const WRITE_WIDTH: usize = 16;
 
-/// ASCII classes of the bytes of a block.
+/// ASCII classes of the bytes of one block, or of eight with a wider mask.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Ascii {
+pub struct Ascii<M = u64> {
     /// `A-Z` and `a-z`.
-    pub letter: u64,
+    pub letter: M,
     /// `A-Z`.
-    pub upper: u64,
+    pub upper: M,
     /// `0-9`.
-    pub digit: u64,
+    pub digit: M,
     /// The blank, `' '`.
-    pub blank: u64,
+    pub blank: M,
     /// Tab, vertical tab, form feed.
-    pub tab: u64,
+    pub tab: M,
     /// Carriage return and line feed.
-    pub newline: u64,
+    pub newline: M,
     /// `'`
-    pub apostrophe: u64,
+    pub apostrophe: M,
     /// `/`
-    pub slash: u64,
+    pub slash: M,
     /// 0x80 and above.
-    pub high: u64,
+    pub high: M,
     /// 0x80 to 0xBF: in UTF-8, every byte of a character but the first.
-    pub continuation: u64,
+    pub continuation: M,
 }
 
 /// A character outside ASCII whose page is looked up. A page is 128 consecutive code points.
@@ -50,13 +54,41 @@ pub struct Sample {
 
 /// The operations on a block that depend on the instruction set.
 pub trait Classify: Copy {
+    /// Masks of eight blocks.
+    type Mask: Mask<Words = [u64; WIDE_BLOCKS]>;
+
+    /// Builds a mask of eight blocks.
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Self::Mask;
+
     /// Classifies the bytes of a block.
     fn ascii(self, window: &Window) -> Ascii;
+
+    /// Classifies the bytes of eight blocks that are all ASCII.
+    #[inline(always)]
+    fn wide_ascii(self, window: &WideWindow) -> Ascii<Self::Mask> {
+        let blocks: [Ascii; WIDE_BLOCKS] = std::array::from_fn(|k| {
+            let window = window[BLOCK_BYTES * k..].first_chunk();
+            window.map_or_else(Ascii::default, |window| self.ascii(window))
+        });
+        let mask = |class: fn(&Ascii) -> u64| self.mask(blocks.each_ref().map(class));
+        Ascii {
+            letter: mask(|block| block.letter),
+            upper: mask(|block| block.upper),
+            digit: mask(|block| block.digit),
+            blank: mask(|block| block.blank),
+            tab: mask(|block| block.tab),
+            newline: mask(|block| block.newline),
+            apostrophe: mask(|block| block.apostrophe),
+            slash: mask(|block| block.slash),
+            high: mask(|block| block.high),
+            continuation: mask(|block| block.continuation),
+        }
+    }
 
     /// Finds the characters in the [`CJK`](super::cjk::CJK) ranges. Only bits of first bytes are meaningful.
     #[inline(always)]
     fn cjk(self, window: &Window) -> u64 {
-        filter(u64::MAX, |k| is_cjk(window[k], window[k + 1]))
+        u64::MAX.filter(|k| is_cjk(window[k], window[k + 1]))
     }
 
     /// Finds characters on the page of `sample`, at least the sample itself, and looks up the three bits of their classes in the
@@ -85,6 +117,12 @@ pub trait Classify: Copy {
     }
 }
 
+/// Whether all eight blocks are ASCII.
+#[inline(always)]
+pub fn are_ascii(window: &WideWindow) -> bool {
+    window[..WIDE_BLOCKS * BLOCK_BYTES].iter().fold(0, |any, byte| any | byte) < 0x80
+}
+
 /// Returns its argument and hides from the compiler how it was computed.
 ///
 /// Otherwise LLVM turns the rules' arithmetic on masks into operations on vectors of 64 booleans. AVX2 has none, so it takes them
@@ -109,9 +147,11 @@ pub fn opaque(number: u64) -> u64 {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! implement {
     ($features:literal, $trait:ident for $type:ident {
+        $(type $associated:ident = $value:ty;)?
         $(fn $method:ident(self $(, $argument:ident: $of:ty)*) -> $output:ty = $function:expr;)+
     }) => {
         impl $trait for $type {
+            $(type $associated = $value;)?
             $(
                 #[inline(always)]
                 fn $method(self $(, $argument: $of)*) -> $output {

@@ -1,12 +1,16 @@
 //! NEON: a block in four registers.
 
+use super::WIDE_BLOCKS;
 use super::cjk::CJK;
 use super::classifier::{Ascii, Classify, Sample, Window, implement};
+use super::mask::Words;
 use crate::sys::cpu::Neon;
 use crate::text::unicode::BitPlanes;
 use std::arch::aarch64::*;
 
 implement!("neon", Classify for Neon {
+    type Mask = Words;
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Words = |_, words| Words(words);
     fn ascii(self, window: &Window) -> Ascii = ascii;
     fn cjk(self, window: &Window) -> u64 = cjk;
     fn page(self, window: &Window, sample: Sample, planes: &BitPlanes) -> (u64, [u64; 3]) = page;

@@ -1,7 +1,8 @@
 //! Any processor: eight bytes at a time in a 64-bit register.
 
-use super::BLOCK_BYTES;
 use super::classifier::{Ascii, Classify, Window};
+use super::mask::Words;
+use super::{BLOCK_BYTES, WIDE_BLOCKS};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x80 * ONES;
@@ -31,6 +32,13 @@ fn gather(flags: u64) -> u64 {
 pub struct Portable;
 
 impl Classify for Portable {
+    type Mask = Words;
+
+    #[inline(always)]
+    fn mask(self, words: [u64; WIDE_BLOCKS]) -> Words {
+        Words(words)
+    }
+
     #[inline(always)]
     fn ascii(self, window: &Window) -> Ascii {
         let mut all = Ascii::default();

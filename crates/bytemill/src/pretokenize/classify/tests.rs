@@ -1,10 +1,13 @@
 //! The classifiers against plain definitions.
 
 use super::cjk::is_cjk;
+use super::portable::Portable;
 use super::*;
 use crate::text::unicode::{Class, class_at, class_of};
 use proptest::prelude::*;
 use std::mem::MaybeUninit;
+
+const WIDE_BYTES: usize = WIDE_BLOCKS * BLOCK_BYTES;
 
 struct AsciiOf<'w>(&'w Window);
 
@@ -174,15 +177,119 @@ proptest! {
     }
 }
 
+/// The operations of [`Mask`], with the results as words.
+struct Arithmetic([u64; WIDE_BLOCKS], [u64; WIDE_BLOCKS], bool);
+
+type Results = (Vec<[u64; WIDE_BLOCKS]>, [bool; 2], u64);
+
+fn arithmetic<C: Classify>(classify: C, work: &Arithmetic) -> Results {
+    let Arithmetic(one, other, bit) = *work;
+    let (one, other, bit) = (classify.mask(one), classify.mask(other), u64::from(bit));
+    let (sum, over) = one.plus(other);
+    let all = [
+        one,
+        one & other,
+        one | other,
+        !one,
+        one & !other,
+        sum,
+        one.up(1, bit),
+        one.up(3, bit * 5),
+        one.up(48, bit * 0xABCD_EF01_2345),
+        one.down(bit),
+        one.none(),
+        other.with_words(one.words()),
+        one.filter(|k| k % 3 == 0),
+    ];
+    (all.iter().map(|mask| mask.words()).collect(), [over, one.is_zero()], one.last_word())
+}
+
+impl Work for Arithmetic {
+    type Output = Results;
+
+    fn run(self, classify: impl Classify) -> Results {
+        arithmetic(classify, &self)
+    }
+}
+
+struct WideAsciiOf<'w>(&'w WideWindow);
+
+impl Work for WideAsciiOf<'_> {
+    type Output = (bool, [[u64; WIDE_BLOCKS]; 8]);
+
+    fn run(self, classify: impl Classify) -> Self::Output {
+        let all = classify.wide_ascii(self.0);
+        let masks = [all.letter, all.upper, all.digit, all.blank, all.tab, all.newline, all.apostrophe, all.slash];
+        (are_ascii(self.0), masks.map(Mask::words))
+    }
+}
+
+/// Words of which many are full or empty, so that carries travel far.
+fn words() -> impl Strategy<Value = [u64; WIDE_BLOCKS]> {
+    prop::array::uniform8(prop_oneof![
+        Just(0),
+        Just(u64::MAX),
+        Just(1),
+        Just(1 << 63),
+        Just(u64::MAX - 1),
+        any::<u64>()
+    ])
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5000))]
+
     #[test]
-    fn filtered_bits_are_those_that_hold(mask: u64, accepted: u64) {
-        let mut asked = 0;
-        let found = filter(mask, |k| {
-            asked = asked << 1 | 1;
-            accepted >> k & 1 == 1
-        });
-        prop_assert_eq!(found, mask & accepted);
-        prop_assert_eq!(u64::count_ones(asked), mask.count_ones());
+    fn mask_arithmetic_agrees_across_instruction_sets(one in words(), other in words(), bit: bool) {
+        let expected = arithmetic(Portable, &Arithmetic(one, other, bit));
+        for set in InstructionSet::available() {
+            prop_assert_eq!(&set.run(Arithmetic(one, other, bit)), &expected, "{:?}", set);
+        }
+    }
+
+    #[test]
+    fn portable_masks_are_512_bit_integers(one in words(), other in words(), bit: bool) {
+        let mask = |words| Mask::words(Portable.mask(words));
+        let bit_at = |words: [u64; WIDE_BLOCKS], k: usize| words[k / 64] >> (k % 64) & 1;
+        let wide = Portable.mask(one);
+        let (sum, over) = wide.plus(Portable.mask(other));
+        let (filtered, mut asked) = (wide.filter(|k| k % 3 == 0).words(), 0);
+        wide.filter(|k| { asked += 1; bit_at(one, k) == 1 });
+        prop_assert_eq!(asked, one.iter().map(|word| word.count_ones()).sum::<u32>());
+        let (up, down) = (wide.up(3, 5 * u64::from(bit)).words(), wide.down(bit.into()).words());
+        let mut carry = 0;
+        for k in 0..WIDE_BYTES {
+            let total = bit_at(one, k) + bit_at(other, k) + carry;
+            prop_assert_eq!(bit_at(filtered, k), if k % 3 == 0 { bit_at(one, k) } else { 0 });
+            prop_assert_eq!(bit_at(sum.words(), k), total & 1);
+            carry = total >> 1;
+            prop_assert_eq!(bit_at(up, k), if k < 3 { (u64::from(bit) * 5) >> k & 1 } else { bit_at(one, k - 3) });
+            prop_assert_eq!(bit_at(down, k), if k == WIDE_BYTES - 1 { bit.into() } else { bit_at(one, k + 1) });
+        }
+        prop_assert_eq!(u64::from(over), carry);
+        prop_assert_eq!(mask(one), one);
+    }
+
+    #[test]
+    fn eight_blocks_at_once_classify_as_single_blocks(
+        bytes in prop::collection::vec(prop_oneof![8 => 0u8..128, 1 => Just(b'\''), 1 => Just(b' ')], WIDE_BYTES + 3),
+        high in prop::option::weighted(0.2, 0..WIDE_BYTES + 3),
+    ) {
+        let mut window: WideWindow = bytes.try_into().unwrap();
+        let expected = Portable.wide_ascii(&window);
+        for (k, letters) in expected.letter.words().into_iter().enumerate() {
+            let one = ascii_one_by_one(window[k * BLOCK_BYTES..].first_chunk().unwrap());
+            prop_assert_eq!(letters, one.letter);
+        }
+        let expected = WideAsciiOf(&window).run(Portable).1;
+        for set in InstructionSet::available() {
+            prop_assert_eq!(set.run(WideAsciiOf(&window)), (true, expected), "{:?}", set);
+        }
+        if let Some(position) = high {
+            window[position] = 0xC3;
+            for set in InstructionSet::available() {
+                prop_assert_eq!(set.run(WideAsciiOf(&window)).0, position >= WIDE_BYTES, "{:?}", set);
+            }
+        }
     }
 }

@@ -146,13 +146,15 @@ fn collect(mut blocks: Blocks, text: &'_ str) -> Vec<String> {
     all
 }
 
-/// Compares every instruction set with the reference implementation.
+/// Compares every instruction set, eight blocks at once and one by one, with the reference implementation.
 fn assert_blocks_split_as_the_reference(text: &str) {
     for entry in &*ENTRIES {
         let expected = reference::pretokens(&entry.rules, text);
         for set in InstructionSet::available() {
-            let split = collect(entry.blocks(text, set), text);
-            assert_eq!(split, expected, "{} by {set:?}", entry.name);
+            for is_wide in [true, false] {
+                let split = collect(entry.blocks(text, set).wide(is_wide), text);
+                assert_eq!(split, expected, "{} by {set:?}, wide: {is_wide}", entry.name);
+            }
         }
     }
 }
@@ -206,9 +208,9 @@ fn long_text() -> impl Strategy<Value = String> {
         .prop_map(|runs| runs.concat())
 }
 
-/// ASCII texts of many blocks: words and their surroundings in prose and code, with runs that cross every
+/// ASCII texts long enough to be split eight blocks at once: words and their surroundings in prose and code, with runs that cross every
 /// boundary, and now and then a character outside ASCII.
-fn prose_and_code() -> impl Strategy<Value = String> {
+fn wide_text() -> impl Strategy<Value = String> {
     let fragments = vec![
         " the",
         " Word",
@@ -269,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn blocks_of_prose_and_code_split_as_the_reference(text in prose_and_code()) {
+    fn eight_blocks_at_once_split_as_the_reference(text in wide_text()) {
         assert_blocks_split_as_the_reference(&text);
     }
 
@@ -338,7 +340,7 @@ proptest! {
 
     #[test]
     #[ignore = "takes minutes"]
-    fn blocks_of_prose_and_code_split_as_the_reference_on_many_texts(text in prose_and_code()) {
+    fn eight_blocks_at_once_split_as_the_reference_on_many_texts(text in wide_text()) {
         assert_blocks_split_as_the_reference(&text);
     }
 }
