@@ -216,6 +216,8 @@ class Encoder:
     def tokens_beginning_with(self, prefix: bytes) -> list[tuple[bytes, int]]:
         """Return the ordinary tokens that begin with `prefix` and their ids, in byte order."""
     def merges(self) -> list[tuple[bytes, bytes]]: ...
+    def compiled(self, rest: str, n_entries: int, n_merges: int) -> bytes:
+        """Return the vocabulary as a block for `TokenizerJson.read_compiled`."""
     def safe_cut(self, window: str, allowed_special: _Allowed) -> int | None:
         """Return an offset in UTF-8 at which a text that contains `window` can be cut without changing its ids."""
     def canonical_form(self) -> bytes:
@@ -428,6 +430,10 @@ class TokenizerJson:
         None for files that the reference reader must read or reject.
         """
 
+    @staticmethod
+    def read_compiled(block: bytes) -> tuple[TokenizerJson | CharacterJson, str] | None:
+        """Read a block of `Encoder.compiled`; None if it is damaged or of another version."""
+
     n_entries: int
     """Size of the vocabulary."""
     n_merges: int
@@ -459,7 +465,7 @@ class CharacterJson:
     """Size of the vocabulary."""
     n_merges: int
     def id_of(self, text: str) -> int | None:
-        """Return the id of a token as the file writes it."""
+        """Return the id of a token as the file writes it. None for all if read from a block of `Encoder.compiled`."""
 
     def encoder(
         self,

@@ -314,6 +314,11 @@ impl PyEncoder {
         merges.map(|(&(left, right), _)| (bytes(left), bytes(right))).collect()
     }
 
+    fn compiled<'py>(&self, py: Python<'py>, rest: &str, n_entries: usize, n_merges: usize) -> Bound<'py, PyBytes> {
+        let block = py.detach(|| self.encoder.compiled(rest, n_entries, n_merges));
+        PyBytes::new(py, &block)
+    }
+
     fn safe_cut(&self, window: &str, allowed_special: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         convert::with_allowed(&self.encoder, allowed_special, |allowed| {
             let cutter = Cutter { pattern: self.encoder.pattern(), special: self.encoder.kept_whole(allowed) };

@@ -5,7 +5,7 @@ use crate::signals::{TokenizerError, to_python};
 use crate::special::{self, StepArguments, rules, specials};
 use bytemill::formats::{CharacterJson, TokenizerJson, read_ranks, read_tokenizer_json};
 use bytemill::text::normalize::Normalizer;
-use bytemill::vocab::{Fallback, TokenList, Vocab};
+use bytemill::vocab::{CompiledVocab, Fallback, TokenList, Vocab};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping};
 use std::sync::{Mutex, PoisonError};
@@ -81,10 +81,35 @@ impl PyRankFile {
     }
 }
 
+/// The tokens and merges of a tokenizer.json, read from the file or from a block that was compiled of it.
+enum Model {
+    File(Box<TokenizerJson>),
+    Compiled(Box<CompiledVocab>),
+}
+
+impl Model {
+    fn id(&self, text: &str) -> Option<u32> {
+        match self {
+            Self::File(file) => file.id(text),
+            Self::Compiled(compiled) => compiled.id(text),
+        }
+    }
+
+    fn into_vocab(self, special: Vec<(String, u32)>, ignore_merges: bool) -> Option<Vocab> {
+        match self {
+            Self::File(file) => file.into_vocab(special, ignore_merges),
+            Self::Compiled(compiled) => {
+                let vocab = compiled.vocab;
+                (vocab.special() == special && vocab.ignore_merges() == ignore_merges).then_some(vocab)
+            }
+        }
+    }
+}
+
 /// The tokens and merges of a tokenizer.json.
 #[pyclass(frozen, name = "TokenizerJson", module = "bytemill._core")]
 pub struct PyTokenizerJson {
-    file: Contents<TokenizerJson>,
+    model: Contents<Model>,
     #[pyo3(get)]
     n_entries: usize,
     #[pyo3(get)]
@@ -97,11 +122,25 @@ impl PyTokenizerJson {
     fn read(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
         let (file, rest) = py.detach(|| read_tokenizer_json::<TokenizerJson>(data))?;
         let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
-        Some((Self { file: Contents::new(file), n_entries, n_merges }, rest))
+        Some((Self { model: Contents::new(Model::File(Box::new(file))), n_entries, n_merges }, rest))
+    }
+
+    #[staticmethod]
+    fn read_compiled<'py>(py: Python<'py>, block: &[u8]) -> PyResult<Option<(Bound<'py, PyAny>, String)>> {
+        let Some(mut compiled) = py.detach(|| CompiledVocab::read(block)) else { return Ok(None) };
+        let (rest, n_entries, n_merges) = (std::mem::take(&mut compiled.rest), compiled.n_entries, compiled.n_merges);
+        let file = if compiled.vocab.leftovers().is_some() {
+            let model = Contents::new(CharacterModel::Compiled(Box::new(compiled.vocab)));
+            Bound::new(py, PyCharacterJson { model, n_entries, n_merges })?.into_any()
+        } else {
+            let model = Contents::new(Model::Compiled(Box::new(compiled)));
+            Bound::new(py, Self { model, n_entries, n_merges })?.into_any()
+        };
+        Ok(Some((file, rest)))
     }
 
     fn id_of(&self, text: &str) -> PyResult<Option<u32>> {
-        self.file.with(|file| file.id(text))
+        self.model.with(|model| model.id(text))
     }
 
     #[pyo3(signature = (special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![]))]
@@ -116,18 +155,24 @@ impl PyTokenizerJson {
     ) -> PyResult<Option<PyEncoder>> {
         let (special, rules, normalizer) =
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
-        let file = self.file.take()?;
+        let model = self.model.take()?;
         py.detach(|| {
-            let Some(vocab) = file.into_vocab(special, ignore_merges) else { return Ok(None) };
+            let Some(vocab) = model.into_vocab(special, ignore_merges) else { return Ok(None) };
             PyEncoder::build(vocab, pattern, &rules, normalizer).map(Some)
         })
     }
 }
 
 /// The tokens and merges of a tokenizer.json of BPE over characters.
+enum CharacterModel {
+    File(Box<CharacterJson>),
+    Compiled(Box<Vocab>),
+}
+
+/// The tokens and merges of a tokenizer.json of BPE over characters.
 #[pyclass(frozen, name = "CharacterJson", module = "bytemill._core")]
 pub struct PyCharacterJson {
-    file: Contents<CharacterJson>,
+    model: Contents<CharacterModel>,
     #[pyo3(get)]
     n_entries: usize,
     #[pyo3(get)]
@@ -140,11 +185,14 @@ impl PyCharacterJson {
     fn read(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
         let (file, rest) = py.detach(|| read_tokenizer_json::<CharacterJson>(data))?;
         let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
-        Some((Self { file: Contents::new(file), n_entries, n_merges }, rest))
+        Some((Self { model: Contents::new(CharacterModel::File(Box::new(file))), n_entries, n_merges }, rest))
     }
 
     fn id_of(&self, text: &str) -> PyResult<Option<u32>> {
-        self.file.with(|file| file.id(text))
+        self.model.with(|model| match model {
+            CharacterModel::File(file) => file.id(text),
+            CharacterModel::Compiled(_) => None,
+        })
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
@@ -163,9 +211,18 @@ impl PyCharacterJson {
         let (special, rules, normalizer) =
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
-        let file = self.file.take()?;
+        let model = self.model.take()?;
         py.detach(|| {
-            let Some(vocab) = file.into_vocab(special, ignore_merges, has_meta, fallback) else { return Ok(None) };
+            let vocab = match model {
+                CharacterModel::File(file) => file.into_vocab(special, ignore_merges, has_meta, fallback),
+                CharacterModel::Compiled(vocab) => {
+                    let is_same = vocab.special() == special
+                        && vocab.ignore_merges() == ignore_merges
+                        && vocab.leftovers().is_some_and(|leftovers| leftovers.fallback() == fallback);
+                    is_same.then_some(*vocab)
+                }
+            };
+            let Some(vocab) = vocab else { return Ok(None) };
             PyEncoder::build_characters(vocab, pattern, &rules, normalizer).map(Some)
         })
     }

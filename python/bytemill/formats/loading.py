@@ -21,6 +21,7 @@ from bytemill.formats.files import (
 )
 from bytemill.formats.registry import (
     Content,
+    has_registered_formats,
     read_content,
     registered_format,
     supported_files,
@@ -48,6 +49,12 @@ def load(
         from bytemill.formats import gguf
 
         return gguf.load(found, pattern, special_tokens)
+    takes_no_arguments = pattern is ... and special_tokens is None
+    if takes_no_arguments and found.suffix == ".json" and not has_registered_formats():
+        from bytemill.formats.huggingface import tokenizer_json
+
+        if (cached := tokenizer_json.load_from_cache(found)) is not None:
+            return cached
     content = Content(read_bytes(found), str(found), pattern, special_tokens, found)
     loaded = None if registered_format(content.data) is not None else _load_with_core(content)
     return loaded or build_file(read_content(content), content.location)

@@ -180,6 +180,11 @@ def register_tokenizer_format(tokenizer_format: TokenizerFormat) -> None:
     FORMATS[tokenizer_format.name] = tokenizer_format
 
 
+def has_registered_formats() -> bool:
+    """Return True if some format is not one of the built-in ones."""
+    return any(isinstance(each, TokenizerFormat) for each in FORMATS.values())
+
+
 def registered_format(data: bytes) -> TokenizerFormat | None:
     """Return the registered format that recognizes a file's content, or None."""
     registered = (each for each in FORMATS.values() if isinstance(each, TokenizerFormat))

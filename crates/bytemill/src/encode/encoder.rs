@@ -9,7 +9,7 @@ use crate::pretokenize::Pattern;
 use crate::special::{Rules, Segment, SpecialTokens};
 use crate::sys::interrupt::no_interrupt;
 use crate::text::normalize::Normalizer;
-use crate::vocab::{SortedTokens, Vocab};
+use crate::vocab::{CompiledVocab, SortedTokens, Vocab};
 use hashbrown::HashMap;
 use once_cell::race::OnceBox;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ impl Encoder {
         let special = SpecialTokens::new(vocab.special().to_vec())?;
         let unreachable_tokens = if !vocab.ignore_merges() {
             HashMap::new()
+        } else if let Some(ids) = vocab.unreachable() {
+            ids.iter().filter_map(|&id| Some((vocab.token(id)?.into(), id))).collect()
         } else {
             unreachable_tokens(&vocab, &live_merges(&vocab)).into_iter().map(|(id, token)| (token.into(), id)).collect()
         };
@@ -93,6 +95,15 @@ impl Encoder {
         self.none = std::mem::take(&mut self.none).normalizing(normalizer)?;
         self.vocab.decode_as(self.special.normalized_texts());
         Ok(self)
+    }
+
+    /// The vocabulary as a block for [`CompiledVocab::read`], with the rest of the file that it was read from and the numbers of
+    /// entries and merges there.
+    #[must_use]
+    pub fn compiled(&self, rest: &str, n_entries: usize, n_merges: usize) -> Vec<u8> {
+        let mut unreachable: Vec<u32> = self.unreachable_tokens.values().copied().collect();
+        unreachable.sort_unstable();
+        CompiledVocab::write(&self.vocab, &unreachable, rest, n_entries, n_merges)
     }
 
     /// The vocabulary.

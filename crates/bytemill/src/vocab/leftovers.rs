@@ -26,16 +26,16 @@ pub enum Fallback {
 /// What stands for symbols that are no token: parts of characters, and bytes if these have no tokens.
 #[derive(Clone, Debug)]
 pub struct Leftovers {
-    fallback: Fallback,
-    symbols: Vec<Leftover>,
+    pub(super) fallback: Fallback,
+    pub(super) symbols: Vec<Leftover>,
 }
 
 /// A symbol that is no token.
 #[derive(Clone, Debug)]
-struct Leftover {
-    bytes: Box<[u8]>,
+pub(super) struct Leftover {
+    pub(super) bytes: Box<[u8]>,
     /// The ids that stand for it.
-    ids: Box<[u32]>,
+    pub(super) ids: Box<[u32]>,
 }
 
 impl Leftovers {

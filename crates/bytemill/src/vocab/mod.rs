@@ -6,9 +6,10 @@
 //!
 //! In reading order: `vocabulary` (what a vocabulary is), `tokens` (token bytes and their index), `pair_table` (which symbol
 //! two symbols merge to), `leftovers` (what stands for symbols that are no token), `merged` (a vocabulary from an ordered list of
-//! merges), `ranked` (one whose ranks no merges represent), `sorted` (tokens by prefix).
+//! merges), `ranked` (one whose ranks no merges represent), `compiled` (one as a block of bytes), `sorted` (tokens by prefix).
 //! Vocabularies from ranks and those of characters are made by merging, so they are in [`crate::formats`].
 
+mod compiled;
 mod leftovers;
 mod merged;
 pub mod pair_table;
@@ -17,6 +18,7 @@ mod sorted;
 mod tokens;
 mod vocabulary;
 
+pub use compiled::CompiledVocab;
 pub(crate) use leftovers::META;
 pub use leftovers::{Fallback, Leftovers};
 pub use merged::MergedTokens;

@@ -52,6 +52,24 @@ impl PairTable {
         Self { grid: Box::default(), slots: vec![EMPTY; n_slots].into_boxed_slice(), shift }
     }
 
+    /// The grid of byte pairs and the slots of all others.
+    pub(super) fn tables(&self) -> (&[u32], &[u64]) {
+        (&self.grid, &self.slots)
+    }
+
+    /// A table with this grid and these slots; `None` if they cannot be those of a table, or if a pair merges to a symbol from
+    /// `n_symbols` on.
+    pub(super) fn of_tables(grid: Vec<u32>, slots: Vec<u64>, n_symbols: usize) -> Option<Self> {
+        let is_symbol = |symbol: u32| (symbol as usize) < n_symbols;
+        let is_table = grid.len() == 1 << 16
+            && slots.len() >= 32
+            && slots.len().is_power_of_two()
+            && grid.iter().all(|&symbol| symbol == NONE || is_symbol(symbol))
+            && slots.iter().all(|&entry| entry == EMPTY || is_symbol((entry & SYMBOL) as u32));
+        let shift = 64 - slots.len().trailing_zeros();
+        is_table.then(|| Self { grid: grid.into(), slots: slots.into(), shift })
+    }
+
     /// Adds a pair; the first of two entries for one pair stays.
     ///
     /// # Errors

@@ -147,6 +147,20 @@ impl TokenIndex {
         Ok(Self { numbers, hasher })
     }
 
+    /// The index of numbers whose byte strings `bytes_of` returns. They must be different.
+    pub(crate) fn of_numbers<'t>(numbers: &[u32], bytes_of: impl Fn(u32) -> &'t [u8]) -> Self {
+        let (mut table, hasher) = (HashTable::with_capacity(numbers.len()), DefaultHashBuilder::default());
+        for &number in numbers {
+            table.insert_unique(hash(&hasher, bytes_of(number)), number, |&other| hash(&hasher, bytes_of(other)));
+        }
+        Self { numbers: table, hasher }
+    }
+
+    /// All numbers, in no order.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.numbers.iter().copied()
+    }
+
     /// The number of a byte string; `bytes_of` returns the byte string of a number.
     #[inline]
     pub(crate) fn get<'t>(&self, token: &[u8], bytes_of: impl Fn(u32) -> &'t [u8]) -> Option<u32> {

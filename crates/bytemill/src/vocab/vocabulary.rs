@@ -14,30 +14,32 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Vocab {
     /// All token bytes, one after the other, in the order of the ids.
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// Where the bytes of each id start; one more entry at the end. An id that no token has is empty.
-    starts: Vec<u32>,
+    pub(super) starts: Vec<u32>,
     /// Token bytes → id, for the ordinary tokens and the special ones that the vocabulary lists.
-    index: TokenIndex,
-    special: Vec<(String, u32)>,
+    pub(super) index: TokenIndex,
+    pub(super) special: Vec<(String, u32)>,
     /// What decoding gives for special tokens that are found in normalized text, if a normalizer changes them.
-    normalized: HashMap<u32, String>,
+    pub(super) normalized: HashMap<u32, String>,
     /// The two symbols that each merge joins, in order of rank.
-    merges: Vec<(u32, u32)>,
+    pub(super) merges: Vec<(u32, u32)>,
     /// The id of each symbol.
-    symbol_ids: Vec<u32>,
+    pub(super) symbol_ids: Vec<u32>,
     /// From this symbol on, an id is the symbol plus this number (wrapping).
-    offset_from: (u32, u32),
+    pub(super) offset_from: (u32, u32),
     /// All pairs that merge: those of `merges`, or for a ranked vocabulary every split of a token into two.
-    pairs: PairTable,
-    ranked: bool,
-    ignore_merges: bool,
+    pub(super) pairs: PairTable,
+    pub(super) ranked: bool,
+    pub(super) ignore_merges: bool,
     /// What stands for symbols that are no token, in a vocabulary of characters.
-    leftovers: Option<Arc<Leftovers>>,
+    pub(super) leftovers: Option<Arc<Leftovers>>,
+    /// The ids of the tokens of several bytes that no merges lead to, if they are known already.
+    pub(super) unreachable: Option<Box<[u32]>>,
 }
 
 /// The first symbol from which on all ids are the symbol plus one number, and that number.
-fn offset_from(symbol_ids: &[u32]) -> (u32, u32) {
+pub(super) fn offset_from(symbol_ids: &[u32]) -> (u32, u32) {
     let offset = |(symbol, id): (usize, &u32)| id.wrapping_sub(symbol as u32);
     let last = symbol_ids.iter().enumerate().next_back().map_or(0, offset);
     let n_before = symbol_ids.iter().enumerate().rposition(|both| offset(both) != last).map_or(0, |index| index + 1);
@@ -122,6 +124,7 @@ impl Vocab {
             ranked: false,
             ignore_merges: false,
             leftovers: None,
+            unreachable: None,
         })
     }
 
@@ -251,6 +254,12 @@ impl Vocab {
     #[must_use]
     pub fn ignore_merges(&self) -> bool {
         self.ignore_merges
+    }
+
+    /// The ids of the tokens of several bytes that no merges lead to, if they are known without searching them.
+    #[must_use]
+    pub(crate) fn unreachable(&self) -> Option<&[u32]> {
+        self.unreachable.as_deref()
     }
 
     /// Marks the vocabulary as ranked. Whole pre-tokens are looked up first then.

@@ -277,6 +277,13 @@ class Sidecars:
             tokens[text] = tokens[text] | asdict(flags)
         return [*tokens.values()]
 
+    def change(self, document: dict[str, Any]) -> bool:
+        """Return whether `amended` changes a tokenizer.json, or fails."""
+        try:
+            return self.amended(document, lambda _: None, 0) is not document
+        except TokenizerFileError:
+            return True
+
     def _changes(self, base: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, TokenFlags, int | None]]:
         """Yield tokens that are new or have other flags, in the order in which transformers adds them.
 

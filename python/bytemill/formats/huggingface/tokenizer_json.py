@@ -8,20 +8,22 @@ Files read here give the ids of `tokenizers` with `encode(text, add_special_toke
 decoders do not affect ids; they are kept unchanged and written again. Every added token becomes a special token with
 its flags. A feature that bytemill does not support exactly is an error that names it.
 
-The core reads vocabulary and merges, Python reads the rest. Files that the core does not
+The core reads vocabulary and merges, or the cache has them; Python reads the rest. Files that the core does not
 support, and damaged ones, go to the reader in Python, which says what is wrong (`load_tokenizer_json`,
 `from_document`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from bytemill._core import CharacterJson, TokenizerJson, check_pattern
-from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
+from bytemill.formats import compiled_cache
 from bytemill.formats.byte_level import is_vocabulary
 from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import (
@@ -91,6 +93,15 @@ def left_out(_: TokenizerSpec) -> list[str]:
     return []
 
 
+def load_from_cache(path: Path) -> Loaded | None:
+    """Load a file of which the cache has the vocabulary; None if it has none, or if the files beside it add tokens.
+
+    Reads the file only to identify it.
+    """
+    sidecars = Sidecars.of_file(path)
+    return _with_metadata(_load_entry(compiled_cache.entry_of_file(path), str(path), sidecars), sidecars)
+
+
 def load_tokenizer_json(data: bytes, location: str, sidecars: Sidecars | None = None) -> Loaded | None:
     """Load a `tokenizer.json` with the core; None if the core does not support the file.
 
@@ -102,23 +113,48 @@ def load_tokenizer_json(data: bytes, location: str, sidecars: Sidecars | None = 
     Raises:
         TokenizerFileError: The file is damaged or unsupported.
     """
-    # Files of BPE over characters never have the word.
-    read = TokenizerJson.read(data) if b'"ByteLevel"' in data else CharacterJson.read(data)
-    if read is None:
+    entry = compiled_cache.entry_of(data)
+    if (loaded := _load_entry(entry, location, sidecars)) is not None:
+        return loaded
+    if (read := _parse(data)) is None:
         return None
     file, rest = read
     document = _checked_document(rest, location)
     if sidecars is not None:
-        document = sidecars.amended(document, file.id_of, file.n_entries)
+        amended = sidecars.amended(document, file.id_of, file.n_entries)
+        # An entry of the cache belongs to the content of the file alone.
+        document, entry = amended, entry if amended is document else None
     if isinstance(file, CharacterJson):
         _add_named_tokens(document, file, location)
-    return _load(file, document, location, sidecars)
+        rest = json.dumps(document)
+    loaded = _load(file, document, location, sidecars)
+    if loaded is not None:
+        n_entries, n_merges = file.n_entries, file.n_merges
+        compiled_cache.write(entry, lambda: loaded.core.compiled(rest, n_entries, n_merges))
+    return loaded
 
 
 def _with_metadata(loaded: Loaded | None, sidecars: Sidecars | None) -> Loaded | None:
     if loaded is None or sidecars is None:
         return loaded
     return replace(loaded, metadata=sidecars.metadata(loaded.metadata))
+
+
+def _parse(data: bytes) -> tuple[TokenizerJson | CharacterJson, str] | None:
+    # Files of BPE over characters never have the word.
+    return TokenizerJson.read(data) if b'"ByteLevel"' in data else CharacterJson.read(data)
+
+
+def _load_entry(entry: Path | None, location: str, sidecars: Sidecars | None) -> Loaded | None:
+    block = compiled_cache.read(entry)
+    if block is None or (read := TokenizerJson.read_compiled(block)) is None:
+        return None
+    with contextlib.suppress(BytemillError):
+        file, rest = read
+        document = _checked_document(rest, location)
+        if sidecars is None or not sidecars.change(document):
+            return _load(file, document, location, sidecars)
+    return None
 
 
 def _checked_document(rest: str, location: str) -> dict[str, Any]:
