@@ -1,7 +1,7 @@
 """Speed and memory of the studio in headless Chromium, each beside its bound; and a soak.
 
-    python benchmarks/studio.py [TOKENIZER ...]
-    python benchmarks/studio.py --soak 600
+    PYTHONPATH=. python benchmarks/studio.py [TOKENIZER ...]
+    PYTHONPATH=. python benchmarks/studio.py --soak 600
 
 The server is a process of its own, with a folder that holds a text of 5 MB and a run of 100,000 records. Frames are
 measured by requestAnimationFrame while the page scrolls. The soak lets 8 clients edit texts, read vocabularies and
