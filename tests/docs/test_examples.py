@@ -272,10 +272,6 @@ def test_the_examples_of_the_readme_pass_pyright_strict_which_would_see_a_mistak
     assert found == [("mistakes.py", 3, "reportArgumentType")]
 
 
-def test_the_readme_has_at_most_700_words() -> None:
-    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 700
-
-
 @pytest.mark.skipif(shutil.which("bash") is None, reason="platform: bash is not installed")
 @pytest.mark.parametrize(
     ("page", "message"),

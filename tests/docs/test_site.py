@@ -18,15 +18,25 @@ def read(path: str) -> str:
     return (REPOSITORY / path).read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def hooks() -> ModuleType:
-    """The module that generates pages while the site is built."""
-    spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+def load(name: str) -> ModuleType:
+    """A module in the folder of the documentation."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def hooks() -> ModuleType:
+    """The module that generates pages while the site is built."""
+    return load("hooks")
+
+
+def test_the_chart_of_rates_shows_the_table_of_the_benchmarks() -> None:
+    chart = load("rates_chart")
+    assert read("docs/images/rates.svg") == chart.draw(chart.rates(read("docs/benchmarks.md"))) + "\n"
 
 
 def test_the_command_reference_has_the_help_of_every_command(hooks: ModuleType) -> None:
