@@ -1,4 +1,4 @@
-"""Draw docs/images/rates.svg, the chart of the README, from the first table of docs/benchmarks.md.
+"""Draw docs/images/rates.svg, the chart of the README, from the first table of docs/reference/benchmarks.md.
 
     python docs/rates_chart.py > docs/images/rates.svg
 
@@ -8,7 +8,7 @@ A test compares the committed image with what this prints.
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).with_name("benchmarks.md")
+PAGE = Path(__file__).parent / "reference" / "benchmarks.md"
 TEXTS = ("English", "code", "multilingual")
 LEFT, SCALE, BAR, GAP, TOP = 210, 0.95, 18, 14, 34
 """Left end of the bars, pixels for each MB/s, height of a bar, space between groups, space for the title."""

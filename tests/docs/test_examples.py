@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 INPUTS = Path(__file__).with_name("inputs.py")
 PYTHON_SESSION = Path(__file__).with_name("python_session.py")
-SELF_CONTAINED = {"README.md", "docs/index.md", "docs/tutorial.md"}
+SELF_CONTAINED = {"README.md", "docs/index.md", "docs/guides/tutorial.md"}
 """Pages that make their files themselves; the examples of all others find those of `inputs.py`."""
 
 RUN = {"python", "console", "sh"}

@@ -36,11 +36,13 @@ def hooks() -> ModuleType:
 
 def test_the_chart_of_rates_shows_the_table_of_the_benchmarks() -> None:
     chart = load("rates_chart")
-    assert read("docs/images/rates.svg") == chart.draw(chart.rates(read("docs/benchmarks.md"))) + "\n"
+    assert (
+        read("docs/images/rates.svg") == chart.draw(chart.rates(read("docs/reference/benchmarks.md"))) + "\n"
+    )
 
 
 def test_the_command_reference_has_the_help_of_every_command(hooks: ModuleType) -> None:
-    page = hooks.on_page_markdown(read("docs/commands.md"))
+    page = hooks.on_page_markdown(read("docs/reference/commands.md"))
     groups = [name for name in app if not name.startswith("-")]
     commands = [f"{group} {name}" for group in groups for name in app[group] if not name.startswith("-")]
     headings = re.findall(r"^#{2,3} bytemill (.+)$", page, flags=re.MULTILINE)
@@ -51,7 +53,7 @@ def test_the_command_reference_has_the_help_of_every_command(hooks: ModuleType) 
 
 
 def test_the_guide_to_the_command_line_lists_every_command(hooks: ModuleType) -> None:
-    page = read("docs/cli.md")
+    page = read("docs/guides/cli.md")
     groups = {name for name in app if not name.startswith("-")} - {"quickstart"}
     for words in hooks.commands(app):
         if words[0] not in groups or len(words) > 1:
@@ -59,7 +61,7 @@ def test_the_guide_to_the_command_line_lists_every_command(hooks: ModuleType) ->
 
 
 def test_the_architecture_lists_every_folder_of_the_package_and_layers_in_their_order() -> None:
-    page = read("docs/architecture.md")
+    page = read("docs/concepts/architecture.md")
     table = page[page.index("## The package") : page.index("## The language model")]
     listed = re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
     folders = {path.parent.name for path in (REPOSITORY / "python" / "bytemill").glob("*/__init__.py")}
