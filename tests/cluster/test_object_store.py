@@ -43,7 +43,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     "options",
     [pytest.param({}, marks=pytest.mark.slow), {"validation_fraction": 0.4, "document_index": True}],
 )
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(layout, marks=() if layout in {"npy", "megatron"} else pytest.mark.slow)
+        for layout in sorted(LAYOUTS)
+    ],
+)
 def test_every_layout(
     tok: bm.Tokenizer, corpus: Corpus, tmp_path: Path, s3: S3Server, layout: str, options: dict[str, Any]
 ) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.page_script import without_script
 
@@ -269,7 +269,6 @@ def test_files_are_cut_at_ends_of_text_and_few_long_ones_at_line_ends(tmp_path: 
     assert all(part.endswith("\n") for part in parts)
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=3), min_size=2, max_size=60))
 def test_splits_keep_order_lose_nothing_and_leave_neither_part_empty(texts: list[str]):
     training, validation = split(texts)

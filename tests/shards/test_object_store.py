@@ -43,7 +43,13 @@ def texts(tmp_path: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(layout, marks=() if layout in {"npy", "megatron"} else pytest.mark.slow)
+        for layout in sorted(LAYOUTS)
+    ],
+)
 def test_every_layout(
     byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server, layout: str, options: Any
 ):
