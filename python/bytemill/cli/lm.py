@@ -410,7 +410,7 @@ def plan(
     in `bytemill lm train`.
     """
     from bytemill.cli.lm_views import write_plan
-    from bytemill.lm.planning.plan import plan_for
+    from bytemill.lm.planning.training_plan import plan_for
 
     if config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))

@@ -10,7 +10,7 @@ import torch
 
 from bytemill.lm.device import matmul_rate, pick_device
 from bytemill.lm.evaluate import TextScore, evaluate_text
-from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.decoding import generate
 from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.planning import flops_per_token

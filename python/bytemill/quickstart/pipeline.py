@@ -24,14 +24,14 @@ from bytemill.shards import TokenShards, encode_corpus
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.atomic_files import write_text
 from bytemill.system.extras import install_hint
-from bytemill.training.train import train
+from bytemill.training.pipeline import train
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Sequence
 
     from bytemill.tokenizer.tokenizer import Tokenizer
-    from bytemill.training.train import TrainingProgress
+    from bytemill.training.pipeline import TrainingProgress
 
 DEFAULT_VOCAB_SIZE = 8192
 """Suits a few megabytes: the last merges still join pairs that occur dozens of times."""

@@ -14,10 +14,10 @@ from bytemill import Corpus, Tokenizer
 from bytemill.corpus.documents import Position
 from bytemill.errors import CorpusError, ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
+from bytemill.shards.corpus_reader import ShardCorpus
 from bytemill.shards.layouts import LAYOUTS
 from bytemill.shards.manifest import Manifest
 from bytemill.shards.reencode import reencode_shards, shard_corpus
-from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.shards.token_source import open_tokens
 
 END = "<|endoftext|>"
