@@ -1,4 +1,4 @@
-"""The table "opens / exact / speed" of docs/formats.md: the pre-tokenizers of published models around one vocabulary.
+"""The table "opens / exact / speed" of docs/guides/formats.md: published pre-tokenizers around one vocabulary.
 
     python benchmarks/families.py qwen3.tokenizer.json --text a.txt
 

@@ -1,7 +1,7 @@
 """Published models' tokenizers: loading a tokenizer.json and encoding new text, beside gigatoken and Hugging Face.
 
     python benchmarks/models.py qwen3.tokenizer.json gptoss.tokenizer.json --text english=a.txt multilingual=b.txt
-    python benchmarks/models.py llama2.tokenizer.json --text english=a.txt --markdown  # the table of docs/benchmarks.md
+    python benchmarks/models.py llama2.tokenizer.json --text english=a.txt --markdown # for docs/reference/benchmarks.md
 
 Every measurement is a process of its own on one thread; tools take turns, and the table has medians. Loading lasts
 from the start of reading the file, which is in the page cache, to the ids of the first kilobyte; "again" is the same

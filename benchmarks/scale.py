@@ -4,7 +4,7 @@
 
 The rates are MB/s of text on one core, as `cluster.py` measures them. Nodes fail at random; the units in flight on them
 are lost and start again elsewhere, and another node takes the place of the failed one. Tasks differ in speed. The rest
-is arithmetic, stated in docs/scale.md.
+is arithmetic, stated in docs/concepts/scale.md.
 """
 
 from __future__ import annotations

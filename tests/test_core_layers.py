@@ -1,4 +1,4 @@
-"""The modules of the Rust core use each other in one direction, in the order of the table in docs/architecture.md."""
+"""The modules of the Rust core use each other in one direction, in the order of the table in docs/concepts/architecture.md."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCES = REPOSITORY / "crates/bytemill/src"
-ARCHITECTURE = REPOSITORY / "docs/architecture.md"
+ARCHITECTURE = REPOSITORY / "docs/concepts/architecture.md"
 
 Module = tuple[str, ...]
 """The path of a module in the crate; empty for `lib.rs`."""

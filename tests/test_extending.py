@@ -1,4 +1,4 @@
-"""The extensions of docs/extending.md, registered from outside the package."""
+"""The extensions of docs/guides/extending.md, registered from outside the package."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ from bytemill.corpus.formats import FORMATS as CORPUS_FORMATS
 from bytemill.formats.registry import FORMATS as TOKENIZER_FORMATS
 from bytemill.shards.layouts import LAYOUTS
 
-PAGE = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "guides" / "extending.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 REGISTRIES: tuple[dict[str, Any], ...] = (
     CORPUS_FORMATS,

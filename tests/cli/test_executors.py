@@ -188,7 +188,7 @@ def test_bad_input_ends_with_its_line(work: Path, tokenizer_file: str, run: Run)
 
 @pytest.mark.parametrize("name", ["kuberay.yaml", "bytemill.slurm"])
 def test_the_files_for_clusters_have_commands_that_exist(run: Run, name: str):
-    text = (REPOSITORY / "docs" / "cluster" / name).read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "guides" / "cluster" / name).read_text(encoding="utf-8")
     used = set(
         re.findall(r"(?<= )--[a-z-]+", text[text.index("bytemill data encode") :].split("runtimeEnv")[0])
     )
@@ -197,7 +197,7 @@ def test_the_files_for_clusters_have_commands_that_exist(run: Run, name: str):
 
 
 def test_the_job_for_kubernetes_mounts_the_corpus_on_every_node():
-    job = yaml.safe_load((REPOSITORY / "docs" / "cluster" / "kuberay.yaml").read_text(encoding="utf-8"))
+    job = yaml.safe_load((REPOSITORY / "docs" / "guides" / "cluster" / "kuberay.yaml").read_text(encoding="utf-8"))
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     cluster = job["spec"]["rayClusterSpec"]
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):

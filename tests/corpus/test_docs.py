@@ -1,4 +1,4 @@
-"""What docs/corpora.md says about formats."""
+"""What docs/guides/corpora.md says about formats."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from bytemill.corpus.compression import SUFFIXES as COMPRESSIONS
 from bytemill.corpus.formats import FORMATS
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "corpora.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "corpora.md").read_text(encoding="utf-8")
 
 
 def test_every_suffix_is_on_the_page() -> None:

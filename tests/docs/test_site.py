@@ -18,10 +18,9 @@ def read(path: str) -> str:
     return (REPOSITORY / path).read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def hooks() -> ModuleType:
-    """The module that generates pages while the site is built."""
-    spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+def load(name: str) -> ModuleType:
+    """A module in the folder of the documentation."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -29,8 +28,21 @@ def hooks() -> ModuleType:
     return module
 
 
+@pytest.fixture(scope="module")
+def hooks() -> ModuleType:
+    """The module that generates pages while the site is built."""
+    return load("hooks")
+
+
+def test_the_chart_of_rates_shows_the_table_of_the_benchmarks() -> None:
+    chart = load("rates_chart")
+    assert (
+        read("docs/images/rates.svg") == chart.draw(chart.rates(read("docs/reference/benchmarks.md"))) + "\n"
+    )
+
+
 def test_the_command_reference_has_the_help_of_every_command(hooks: ModuleType) -> None:
-    page = hooks.on_page_markdown(read("docs/commands.md"))
+    page = hooks.on_page_markdown(read("docs/reference/commands.md"))
     groups = [name for name in app if not name.startswith("-")]
     commands = [f"{group} {name}" for group in groups for name in app[group] if not name.startswith("-")]
     headings = re.findall(r"^#{2,3} bytemill (.+)$", page, flags=re.MULTILINE)
@@ -41,7 +53,7 @@ def test_the_command_reference_has_the_help_of_every_command(hooks: ModuleType) 
 
 
 def test_the_guide_to_the_command_line_lists_every_command(hooks: ModuleType) -> None:
-    page = read("docs/cli.md")
+    page = read("docs/guides/cli.md")
     groups = {name for name in app if not name.startswith("-")} - {"quickstart"}
     for words in hooks.commands(app):
         if words[0] not in groups or len(words) > 1:
@@ -49,7 +61,7 @@ def test_the_guide_to_the_command_line_lists_every_command(hooks: ModuleType) ->
 
 
 def test_the_architecture_lists_every_folder_of_the_package_and_layers_in_their_order() -> None:
-    page = read("docs/architecture.md")
+    page = read("docs/concepts/architecture.md")
     table = page[page.index("## The package") : page.index("## The language model")]
     listed = re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
     folders = {path.parent.name for path in (REPOSITORY / "python" / "bytemill").glob("*/__init__.py")}

@@ -4,7 +4,7 @@ A new format is one module with a read function plus one call of `register_corpu
 
     register_corpus_format(CorpusFormat("paragraphs", suffixes=(".par",), reader=read_paragraphs))
 
-`docs/extending.md` shows the steps.
+`docs/guides/extending.md` shows the steps.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A built-in format is one module and its entry in `FORMATS`. The module is import
     left_out(spec) -> list               what the files do not store of a tokenizer, as phrases
 
 of which a format that is only read or only written lacks what it does not do. Formats of single files can be added with
-`register_tokenizer_format` (see docs/extending.md).
+`register_tokenizer_format` (see docs/guides/extending.md).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     both = bytemill.counts.merge({"books.counts": 1, "web.counts": 0.5})
     bytemill.train(both, 32_000)
 
-The format is described in docs/counts.md.
+The format is described in docs/guides/counts.md.
 """
 
 from __future__ import annotations

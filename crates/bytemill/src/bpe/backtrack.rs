@@ -2,7 +2,7 @@
 //!
 //! Two tokens that are adjacent in the symbols of some text are also adjacent in the symbols of their own bytes alone, and a
 //! sequence of tokens in which every two neighbours can be adjacent is what merging makes of its bytes
-//! (docs/algorithms.md has the proof). So the symbols of every prefix are found from the left: append the longest token that
+//! (proof in docs/concepts/algorithms.md). So the symbols of every prefix are found from the left: append the longest token that
 //! starts the rest and can follow the last one, else the next shorter one. If there is none, no symbol of the pre-token ends
 //! here: go back and shorten the last one.
 

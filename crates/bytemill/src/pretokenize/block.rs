@@ -1,9 +1,9 @@
 //! The rules of the named patterns as bit arithmetic on the masks of a block.
 //!
 //! [`Layout::next`] shifts a mask to the characters that follow, so "a letter after a letter" is `letter & next(letter)`. The rules
-//! tell which characters start a pre-token, given the classes of their neighbours; `docs/algorithms.md` derives them from the
-//! expressions. They are written once, for one block with or without characters outside ASCII and for eight ASCII blocks at once. The
-//! few checks that look further than a neighbour are made one by one, by the functions at the end.
+//! tell which characters start a pre-token, given the classes of their neighbours; `docs/concepts/algorithms.md` derives them from
+//! the expressions. They are written once, for one block with or without characters outside ASCII and for eight ASCII blocks at
+//! once. The few checks that look further than a neighbour are made one by one, by the functions at the end.
 //!
 //! A run that a step isolates is a text of its own. At its borders pre-tokens start, whatever the classes, and white space before it
 //! is at the end of a text.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bytemill.lm.training.run import Run
 
 Record: TypeAlias = dict[str, Any]
-"""`kind`, `step` and the values of the kind; see "Records" in `docs/training-a-model.md`."""
+"""`kind`, `step` and the values of the kind; see "Records" in `docs/guides/training-a-model.md`."""
 
 OnRecord: TypeAlias = Callable[[Record], None]
 
