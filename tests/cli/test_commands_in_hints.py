@@ -190,10 +190,10 @@ CASES = {
         encode_with_another_tokenizer,
         more=f"{MODEL} --data.tokenizer other.json --data.train others --run.sample-every 1",
     ),
-    "`bytemill lm train --help` names the type of each setting": Case(
+    "`bytemill lm train --help-all` names the type of each setting": Case(
         "lm train wrong_type.toml", write_settings
     ),
-    "`bytemill lm train --help` lists all settings": Case("lm train unknown.toml", write_settings),
+    "`bytemill lm train --help-all` lists all settings": Case("lm train unknown.toml", write_settings),
     "bytemill lm train {} --run.folder {}": Case("lm generate none", more=MODEL),
     "import it first: bytemill lm import {} -o DIR": Case("lm generate exported", export_a_model),
     "bytemill data encode {} TEXT -o DIR": Case("lm train --data.tokenizer tokenizer.json"),

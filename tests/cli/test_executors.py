@@ -197,7 +197,9 @@ def test_the_files_for_clusters_have_commands_that_exist(run: Run, name: str):
 
 
 def test_the_job_for_kubernetes_mounts_the_corpus_on_every_node():
-    job = yaml.safe_load((REPOSITORY / "docs" / "guides" / "cluster" / "kuberay.yaml").read_text(encoding="utf-8"))
+    job = yaml.safe_load(
+        (REPOSITORY / "docs" / "guides" / "cluster" / "kuberay.yaml").read_text(encoding="utf-8")
+    )
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     cluster = job["spec"]["rayClusterSpec"]
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):

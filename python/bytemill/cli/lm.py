@@ -43,7 +43,10 @@ Weights = Annotated[
 @app.command(
     sort_key=1,
     usage="Usage: bytemill lm train [OPTIONS] [CONFIG]",
-    help_epilogue="""Examples:
+    help_flags=("--help", "-h", options.HELP_ALL),
+    help_epilogue="""--help shows the settings that most runs need, --help-all shows all of them.
+
+Examples:
   bytemill lm train --data.tokenizer tokenizer.json --data.train shards \\
     --run.folder mine
   bytemill lm train stories.toml --model.num-layers 8 --training.steps 5000
