@@ -42,8 +42,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 use_regex_of_unicode_16()
 
-# The processes of the tests have the streams that processes of a user have.
+# The processes of the tests have the streams that processes of a user have, and do not compile every module anew.
 os.environ.pop("PYTHONUNBUFFERED", None)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "tests" / "data"
