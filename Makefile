@@ -47,7 +47,15 @@ demo: _python ## Train a tokenizer and a small language model and see what they 
 .PHONY: test
 test: _python _cargo ## Run the tests of the Rust core and of the Python package
 	$(CARGO) test --workspace --locked
-	$(RUN) pytest -n 2 --dist loadfile
+	$(RUN) pytest -n 2 --dist worksteal
+
+.PHONY: test-web
+test-web: _python ## Run all tests of the studio in Chromium (three minutes)
+	$(RUN) pytest -n 2 --dist worksteal -m "browser or smoke" tests/studio/browser
+
+.PHONY: test-night
+test-night: _python ## Run the property tests with ten times the examples, and the slow tests (an hour)
+	$(RUN) pytest -n 2 --dist worksteal --hypothesis-profile=night -m "not network and not gpu and not cluster and not azure"
 
 .PHONY: test-aarch64
 test-aarch64: _cargo ## Run the core's tests for ARM under qemu (needs qemu-user, gcc-aarch64-linux-gnu; 10 minutes)

@@ -30,7 +30,7 @@ import torch
 
 from bytemill.lm import preset
 from bytemill.lm.device import autocast, matmul_rate, peak_memory, pick_device, pick_precision, synchronise
-from bytemill.lm.generation.generate import next_tokens
+from bytemill.lm.generation.decoding import next_tokens
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, clip_gradients, parameter_groups

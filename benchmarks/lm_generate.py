@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bytemill.lm import preset
-from bytemill.lm.generation.generate import next_tokens
+from bytemill.lm.generation.decoding import next_tokens
 from bytemill.lm.model import TransformerLM
 
 if TYPE_CHECKING:

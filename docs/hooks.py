@@ -19,7 +19,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def command_reference() -> str:
     """Return the help of every command in Markdown, one section per command group and command."""
     from bytemill.cli.app import app
+    from bytemill.cli.options import SHOWS_ALL
 
+    SHOWS_ALL.set(True)
     return "\n".join(
         f"{'#' * (len(words) + 1)} bytemill {' '.join(words)}\n\n```text\n{help_text(app, words)}```\n"
         for words in commands(app)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import bytemill
 from bytemill._core import NAMED_PATTERNS
@@ -24,10 +24,17 @@ from .support.command_server import quick_command
 from .support.environments import use_regex_of_unicode_16
 from .support.s3_server import S3Server, s3_server
 
-# No test fails because the machine is busy: hypothesis has no deadline for an example.
-settings.register_profile("no-deadline", deadline=None)
-if settings.get_current_profile_name() == "default":
-    settings.load_profile("no-deadline")
+# The hypothesis profiles of all property tests. `ci` draws the same examples every time, `night` ten times as many.
+# There is no deadline, so that no test fails because the machine is busy.
+examples = settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.register_profile("quick", examples)
+settings.register_profile("ci", examples, derandomize=True, database=None)
+settings.register_profile("night", examples, max_examples=300)
+settings.load_profile("ci" if os.environ.get("CI") else "quick")
 
 # Background jobs of a shell without job control ignore SIGINT, and the processes of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -35,8 +42,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 use_regex_of_unicode_16()
 
-# The processes of the tests have the streams that processes of a user have.
+# The processes of the tests have the streams that processes of a user have, and do not compile every module anew.
 os.environ.pop("PYTHONUNBUFFERED", None)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DATA = REPOSITORY / "tests" / "data"

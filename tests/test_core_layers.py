@@ -1,4 +1,4 @@
-"""The modules of the Rust core use each other downwards in the table of docs/concepts/architecture.md."""
+"""The modules of the Rust core use each other in one direction: that of the table in docs/concepts/architecture.md."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

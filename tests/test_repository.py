@@ -1,5 +1,6 @@
 """What holds for the repository as a whole: its files, what an import pulls in, how the Makefile reads."""
 
+import ast
 import os
 import re
 import shutil
@@ -150,3 +151,17 @@ def test_ci_runs_the_makefile() -> None:
     assert os.access(script, os.X_OK)
     called = re.findall(r"^make (\w+)$", script.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert called == ["lint", "docs", "test"]
+
+
+def test_no_module_has_the_name_of_what_its_package_exports():
+    """`import package.name` gives the function otherwise, and never the module."""
+    found: list[str] = []
+    for init in (REPOSITORY / "python" / "bytemill").rglob("__init__.py"):
+        folder = init.parent
+        package = ".".join(folder.relative_to(REPOSITORY / "python").parts)
+        modules = {path.stem for path in folder.iterdir()}
+        for node in ast.walk(ast.parse(init.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module != package:
+                names = {alias.asname or alias.name for alias in node.names}
+                found += [f"{package}.{name}" for name in names & modules]
+    assert not found

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bytemill.shards import encode_corpus
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training import counts
-    from bytemill.training.train import (
+    from bytemill.training.pipeline import (
         TrainingProgress,
         TrainingReport,
         TrainingStoppedEarly,

@@ -142,7 +142,7 @@ def test_training_that_ended_once_the_counts_existed_resumes(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["bytemill.training.train"], "learn_merges", interrupted)
+        patch.setattr(sys.modules["bytemill.training.pipeline"], "learn_merges", interrupted)
         outcome = run(*command)
     assert outcome.status == 130
     assert "run the same command again to train on the counts in a.counts" in outcome.err

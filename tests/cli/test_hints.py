@@ -52,11 +52,11 @@ def command_of(words: list[str]) -> tuple[tuple[str, ...], set[str]]:
     found = [(chain, command) for chain, command in commands() if tuple(words[: len(chain)]) == chain]
     assert found, f"no command: {words}"
     chain, command = max(found, key=lambda pair: len(pair[0]))
-    return chain, {*options(command), "--help"}
+    return chain, {*options(command), *command.help_flags}
 
 
 def test_options_and_commands_in_the_source_exist():
-    known = {name for _, command in commands() for name in options(command)}
+    known = {name for _, command in commands() for name in (*options(command), *command.help_flags)}
     n_options = n_commands = 0
     for place, hint in hints():
         assert "bytemill[" not in hint, f"{place}: use install_hint"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
@@ -35,7 +35,6 @@ def test_ids_are_read_the_same_wherever_blocks_are_cut(
     assert [i for some in read_ids(blocks, "ids") for i in some] == ids
 
 
-@settings(deadline=None)  # the first call loads numpy
 @given(st.text(max_size=80))
 def test_ids_as_text_are_read_again(text: str):
     source = TextInput("text", None, text.encode())

@@ -289,7 +289,7 @@ def test_generate_prints_the_same_text_for_the_same_seed(trained: str, run: Run)
 
 def test_prompts_and_texts_follow_the_token_that_began_training_documents(tokenizer_file: str, run: Run):
     import bytemill
-    from bytemill.lm.generation.generate import generate
+    from bytemill.lm.generation.decoding import generate
     from bytemill.lm.loading import load_trained
 
     vocab = {i: bytes([i]) for i in range(256)}
@@ -430,9 +430,13 @@ def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.Monke
     from bytemill.lm.training.config import setting_keys
 
     monkeypatch.setenv("COLUMNS", "200")
-    text = run("lm", "train", "--help").out
-    for key in setting_keys():
-        assert f"--{key.replace('_', '-')}" in text
+    all_options = run("lm", "train", "--help-all").out
+    usual_options = run("lm", "train", "--help").out
+    names = {f"--{key.replace('_', '-')} " for key in setting_keys()}
+    assert {name for name in names if name not in all_options} == set()
+    assert 10 <= sum(name in usual_options.partition("--help shows")[0] for name in names) <= 15
+    assert "--data.tokenizer STR" in usual_options
+    assert "--schedule.name" not in usual_options
     for command in ("train", "generate", "eval", "plan"):
         assert f"bytemill lm {command} " in run("lm", command, "--help").out
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill as bm
@@ -104,7 +104,6 @@ def test_counts_that_do_not_fit_into_memory_stay_on_disk(paths: list[Path], tmp_
 words = st.sampled_from(["low ", "lower", "\n", " ", "é", "日本語", EOT, "<s>", "12345", "it's ", "x" * 30])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     contents=st.lists(st.lists(words, max_size=300).map("".join), min_size=1, max_size=4),
     documents=st.sampled_from(["file", "line", EOT]),

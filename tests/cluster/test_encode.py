@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill as bm
@@ -75,7 +75,6 @@ words = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     contents=st.lists(st.lists(words, max_size=400).map("".join), min_size=1, max_size=4),
     documents=st.sampled_from(["file", "line", EOT]),

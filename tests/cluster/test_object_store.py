@@ -20,7 +20,6 @@ from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import save
 from bytemill.training.work_folder import WorkFolder
 from tests.cluster.corpora import EOT, InlineExecutor, mixed_corpus, tokenizer
-from tests.support.s3_server import begin_upload
 from tests.support.stored_shards import assert_stored
 
 if TYPE_CHECKING:
@@ -43,7 +42,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     "options",
     [pytest.param({}, marks=pytest.mark.slow), {"validation_fraction": 0.4, "document_index": True}],
 )
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(layout, marks=() if layout in {"npy", "megatron"} else pytest.mark.slow)
+        for layout in sorted(LAYOUTS)
+    ],
+)
 def test_every_layout(
     tok: bm.Tokenizer, corpus: Corpus, tmp_path: Path, s3: S3Server, layout: str, options: dict[str, Any]
 ) -> None:
@@ -83,8 +88,6 @@ def test_an_interrupted_run_resumes(tok: bm.Tokenizer, corpus: Corpus, tmp_path:
         assert "manifest.json" not in StoreFolder(url).list()
     store = StoreFolder(url)
     store.put(".units/left.0123.ids", b"of a killed attempt")
-    for name in (".units/left.4567.ids", "shard_00000.0123456789ab.npy"):
-        begin_upload(url, name)
     with (
         InlineExecutor() as executor,
         pytest.raises(ClusterError, match="unfinished work with other settings: shard_tokens was 5000"),
@@ -99,7 +102,6 @@ def test_an_interrupted_run_resumes(tok: bm.Tokenizer, corpus: Corpus, tmp_path:
         encode_corpus(executor, tok, corpus, url, progress=note_first, **options)
     assert n_done >= 9
     assert_stored(url, tmp_path / "copy", tmp_path / "here")
-    assert store.unfinished_uploads() == []
 
 
 @pytest.mark.parametrize("what", ["503", "lose", "truncate"])

@@ -6,7 +6,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill as bm
@@ -52,7 +52,17 @@ def check(
 
 
 @pytest.mark.parametrize(
-    ("layout", "has_index"), [*((layout, True) for layout in sorted(LAYOUTS)), ("npy", False), ("bin", False)]
+    ("layout", "has_index"),
+    [
+        ("megatron", True),
+        ("npy", False),
+        *(
+            pytest.param(layout, True, marks=pytest.mark.slow)
+            for layout in sorted(LAYOUTS)
+            if layout != "megatron"
+        ),
+        pytest.param("bin", False, marks=pytest.mark.slow),
+    ],
 )
 def test_every_layout(
     tok: bm.Tokenizer, target: bm.Tokenizer, tmp_path: Path, layout: str, has_index: bool
@@ -72,7 +82,6 @@ def test_every_layout(
         check(tmp_path / "shards", tok, target, tmp_path, unit_bytes)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     documents=st.lists(
         st.lists(st.sampled_from(["low ", "é", "日本語", "\n", "x" * 40, "<s>"]), max_size=60).map("".join),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiktoken
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import TokenizerError
@@ -308,7 +308,6 @@ PATTERNS = [
 ]
 
 
-@settings(deadline=None)
 @given(
     pattern=st.sampled_from(PATTERNS),
     pieces=st.lists(st.sampled_from(TEXT_PIECES), max_size=20),
@@ -326,7 +325,6 @@ def test_any_text_with_any_options_has_tiktokens_ids(
     assert_same(pair, lambda enc: enc.encode_ordinary(text))
 
 
-@settings(deadline=None)
 @given(ids=st.lists(st.sampled_from([*range(97, 100), *range(0xC0, 0xC5), 0xA9, *range(256, 274), 300, 302])))
 def test_any_ids_have_tiktokens_bytes_texts_and_offsets(ids: list[int]) -> None:
     for call in ("decode", "decode_bytes", "decode_with_offsets", "decode_tokens_bytes"):

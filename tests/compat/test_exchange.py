@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
@@ -80,7 +80,6 @@ def test_an_encoding_with_an_id_for_two_tokens_is_refused() -> None:
         Tokenizer.from_tiktoken(encoding(special={"<x>": 300, "<y>": 300}))
 
 
-@settings(deadline=None)
 @given(pattern=st.sampled_from(COVERING), text=TEXTS)
 def test_encodings_whose_pattern_covers_all_text_convert_both_ways(pattern: str, text: str) -> None:
     theirs = toy(pattern).theirs
@@ -119,7 +118,6 @@ def here_and_there(pattern: str | None) -> tuple[Tokenizer, Any]:
     return ours, ours.to_tiktoken()
 
 
-@settings(deadline=None)
 @given(pattern=st.sampled_from(OURS), text=TEXTS)
 def test_tokenizers_with_any_pattern_convert_to_tiktoken_and_back(pattern: str | None, text: str) -> None:
     ours, theirs = here_and_there(pattern)
@@ -130,7 +128,6 @@ def test_tokenizers_with_any_pattern_convert_to_tiktoken_and_back(pattern: str |
     assert theirs.name == ours.name
 
 
-@settings(deadline=None, max_examples=30)
 @given(texts=st.lists(TEXTS, min_size=1), text=TEXTS)
 def test_trained_tokenizers_convert_to_tiktoken(texts: list[str], text: str) -> None:
     ours = bytemill.train_from_iterator(["ab abc b aa  \n", *texts], vocab_size=262, special_tokens=["<x>"])
@@ -230,7 +227,6 @@ def test_copies_keep_the_name() -> None:
 # Views
 
 
-@settings(deadline=None)
 @given(text=TEXTS)
 def test_a_view_of_a_tokenizer_refuses_what_tiktoken_refuses(text: str) -> None:
     ours, theirs = here_and_there("gpt2")

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
 from bytemill import TokenizerError
 from bytemill.formats.spec import TokenizerSpec
+from tests.support.examples import few
 
 from .conftest import Pair, toy
 
@@ -56,7 +57,6 @@ def assert_same(pair: Pair, text: str) -> None:
     assert found[1] == sorted(found[1])
 
 
-@settings(deadline=None)
 @given(pattern=st.sampled_from(PATTERNS), pieces=st.lists(st.sampled_from(PIECES), max_size=12))
 def test_unstable_ids_are_those_of_tiktoken_for_any_pattern(pattern: str, pieces: list[str]) -> None:
     assert_same(toy(pattern), "".join(pieces))
@@ -108,7 +108,7 @@ def test_unstable_ids_of_published_encodings_are_those_of_tiktoken(
             assert_same(pair, text)
 
 
-@settings(deadline=None, max_examples=12)
+@few
 @given(text=st.text(max_size=12))
 def test_unstable_ids_of_any_text_are_those_of_tiktoken(published: Callable[[str], Pair], text: str) -> None:
     assert_same(published("cl100k_base"), text + "x")
@@ -133,7 +133,6 @@ def trained() -> bytemill.Tokenizer:
     return bytemill.train_from_iterator([text], vocab_size=300, special_tokens=["<|endoftext|>"])
 
 
-@settings(deadline=None)
 @given(
     text=st.text(alphabet="thequickbrownfx ,;.é今日", max_size=12),
     more=st.text(alphabet="thefox é今", max_size=6),

@@ -35,9 +35,16 @@ def replace(path: Path) -> None:
     copy.replace(path)
 
 
+def write_again(path: Path) -> None:
+    """Write other bytes of the same size over a file, which is never shorter meanwhile."""
+    data = path.read_bytes()[::-1]
+    with path.open("r+b") as file:
+        file.write(data)
+
+
 CHANGES: dict[str, Callable[[Path], Any]] = {
-    "had": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "written again": lambda path: path.write_bytes(path.read_bytes()[::-1]),
+    "had": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "written again": write_again,
     "replaced": replace,
     "No such file": Path.unlink,
 }

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.corpus import Corpus, documents
@@ -25,7 +25,6 @@ from .conftest import read, table, texts_of
 CELLS = st.text(st.sampled_from(',;"\n\r\tab é'), max_size=6)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=8), at=st.integers(0, 2))
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
 def test_values_are_those_of_python(
@@ -111,7 +110,6 @@ def test_rows_larger_than_a_block_are_read_whole_up_to_the_bound(
         ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.text(st.sampled_from(',"\n\ra'), max_size=30), n_bytes=st.integers(2, 9))
 def test_skipping_a_row_ends_where_the_pattern_of_rows_does(data: str, n_bytes: int) -> None:
     dialect = _Dialect("CSV", ",")

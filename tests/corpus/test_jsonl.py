@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bytemill._core import JsonLines
@@ -102,7 +102,6 @@ def lines(draw: st.DrawFn) -> bytes:
     return line.replace(b"\n", b"")
 
 
-@settings(max_examples=200)
 @given(block=st.lists(lines(), max_size=4).map(b"\n".join), path=st.sampled_from(PATHS))
 @example(b'{"text": "a", "text": 5}\n{"text": 5, "text": "b"}', ["text"])
 @example(b'{"meta": {"text": "a"}, "meta": 5}\n{"meta": 5, "meta": {"text": "b"}}', ["meta", "text"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill._core import NAMED_PATTERNS, pretoken_spans, safe_cut
@@ -70,7 +70,6 @@ def check(corpus: Corpus, part_bytes: int) -> list[CorpusRange]:
     return parts
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(texts, min_size=1, max_size=6), st.integers(1, 400), st.sampled_from(["line", "<|end|>", "file"])
 )
@@ -81,7 +80,6 @@ def test_text_files(tmp_path: Path, contents: list[str], part_bytes: int, each: 
     check(Corpus(names, documents=each), part_bytes)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(texts, min_size=1, max_size=8), min_size=1, max_size=4), st.integers(1, 600))
 def test_json_lines_and_parquet(tmp_path: Path, contents: list[list[str]], part_bytes: int) -> None:
     names: list[Path] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.corpus import Corpus, documents
@@ -88,7 +88,6 @@ def test_a_broken_document_behind_the_limit_is_not_seen(tmp_path: Path) -> None:
         read(Corpus(tmp_path, limit_bytes=7))
 
 
-@settings(max_examples=20)
 @given(sample=st.floats(0.05, 1), seed=st.integers(-5, 2**70), batch_bytes=st.integers(16, 5000))
 def test_a_sample_depends_on_the_seed_and_nothing_else(sample: float, seed: int, batch_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

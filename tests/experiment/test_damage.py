@@ -12,7 +12,7 @@ import pytest
 
 from bytemill.errors import BytemillError, RunConfigError
 from bytemill.experiment.findings import Findings
-from bytemill.experiment.prepare import Materials
+from bytemill.experiment.prepare import StudyInputs
 from bytemill.experiment.report import report
 from bytemill.experiment.study import load_study
 
@@ -130,7 +130,7 @@ def test_wrong_fields_are_errors_that_name_them(folder: Path, name: str, n_tried
 @pytest.mark.parametrize("how", BYTES)
 def test_what_a_run_keeps_is_made_again_if_it_is_damaged(study_file: Path, tmp_path: Path, how: str):
     def prepared() -> dict[str, bytes]:
-        own = Materials(load_study(study_file), tmp_path / "out", tmp_path)
+        own = StudyInputs(load_study(study_file), tmp_path / "out", tmp_path)
         assert own.train_text.n_bytes
         assert own.tokenizers
         assert own.context_bytes
@@ -147,7 +147,7 @@ def test_what_a_run_keeps_is_made_again_if_it_is_damaged(study_file: Path, tmp_p
 
 
 def test_a_damaged_speed_is_an_error(study_file: Path, tmp_path: Path):
-    own = Materials(load_study(study_file), tmp_path, tmp_path)
+    own = StudyInputs(load_study(study_file), tmp_path, tmp_path)
     own.rates_path.write_text('{"own/mini": "fast"}')
     with pytest.raises(RunConfigError, match=r"probe.json is damaged: rates.own/mini is 'fast'"):
         _ = own.rates

@@ -9,7 +9,7 @@ import pytest
 from bytemill.experiment import run_study
 from bytemill.experiment.findings import Findings
 from bytemill.experiment.plan import plan_study
-from bytemill.experiment.prepare import Materials
+from bytemill.experiment.prepare import StudyInputs
 from bytemill.experiment.probe import probe_rates
 from bytemill.experiment.study import load_study
 
@@ -62,11 +62,11 @@ def test_several_passes_and_single_seeds_are_warned_of(study_file: Path, tmp_pat
 
 
 def test_speed_is_measured_once(study_file: Path, tmp_path: Path):
-    materials = Materials(load_study(study_file), tmp_path / "out", tmp_path)
+    study_inputs = StudyInputs(load_study(study_file), tmp_path / "out", tmp_path)
     shown: list[str] = []
-    rates = probe_rates(materials, shown.append, n_steps=4)
+    rates = probe_rates(study_inputs, shown.append, n_steps=4)
     assert set(rates) == {("bytes", "mini"), ("own", "mini")}
     assert all(rate > 0 for rate in rates.values())
     assert len(shown) == 2
-    assert probe_rates(materials, shown.append, n_steps=4) == rates
+    assert probe_rates(study_inputs, shown.append, n_steps=4) == rates
     assert len(shown) == 2

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bytemill import Tokenizer, TokenizerError, train_from_iterator
@@ -90,7 +90,6 @@ def comes_back(spec: TokenizerSpec, written_format: Any, folder: Path) -> bool:
 def test_any_tokenizer_survives_a_round_trip_through_every_format(
     tmp_path: Path, written_format: str
 ) -> None:
-    @settings(max_examples=60, deadline=None)
     @given(specs())
     def check(spec: TokenizerSpec) -> None:
         comes_back(spec, written_format, tmp_path)
@@ -103,7 +102,6 @@ def test_any_tokenizer_survives_a_round_trip_through_every_format(
 def test_tokenizers_trained_with_gpt2s_pattern_can_be_written_in_every_format(
     tmp_path: Path, written_format: str
 ) -> None:
-    @settings(max_examples=30, deadline=None)
     @given(
         st.text("aab \né日", min_size=1, max_size=80), st.sampled_from([[], ["<x>"], ["<x>", "<x>y", "[1]"]])
     )

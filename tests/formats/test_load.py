@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import Tokenizer
@@ -53,7 +53,6 @@ def merged(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
     return tokens + parts[5:], merges
 
 
-@settings(max_examples=80, deadline=None)
 @given(merged(), st.data())
 def test_rank_files_load_like_the_reference_reader(
     made: tuple[list[bytes], Any], data: st.DataObject
@@ -73,7 +72,6 @@ def test_rank_files_load_like_the_reference_reader(
 CHARACTERS = ["a", "b", " ", "\N{LOWER ONE EIGHTH BLOCK}", "é", "日", "<", "x"]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_tokenizer_json_of_characters_loads_like_the_reference_reader(data: st.DataObject) -> None:
     parts, merges = list(CHARACTERS), list[list[str]]()
@@ -117,7 +115,6 @@ def test_tokenizer_json_of_characters_loads_like_the_reference_reader(data: st.D
     assert_same_as_reference(json.dumps(document).encode())
 
 
-@settings(max_examples=80, deadline=None)
 @given(merged(), st.data())
 def test_tokenizer_json_loads_like_the_reference_reader(
     made: tuple[list[bytes], Any], data: st.DataObject
@@ -203,7 +200,6 @@ def test_unusual_files_are_left_to_the_reference_reader(before: str, after: str,
     assert_same_as_reference(REGULAR.replace(before, after, 1).encode(), fast=fast)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_damaged_files_load_like_the_reference_reader(data: st.DataObject) -> None:
     is_json = data.draw(st.booleans())

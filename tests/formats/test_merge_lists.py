@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex, decoders, pre_tokenizers
 from tokenizers.models import BPE
@@ -53,7 +53,6 @@ def rank_lists(draw: st.DrawFn) -> dict[bytes, int]:
     return {token: rank for rank, token in enumerate([*BYTES.values(), *tokens])}
 
 
-@settings(max_examples=40, deadline=None)
 @given(rank_lists(), st.lists(st.text("abé ", max_size=16), min_size=1, max_size=8))
 def test_merges_of_all_splits_equal_the_ranks(
     tmp_path_factory: pytest.TempPathFactory, ranks: dict[bytes, int], texts: list[str]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import Tokenizer
@@ -105,7 +105,6 @@ def trained(text: str, n_merges: int) -> list[tuple[int, int]]:
     return merges
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.text(alphabet="aab \né日", min_size=2, max_size=60),
     st.text(alphabet="aab \né日<|>e", max_size=40),

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import tiktoken
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.formats.ranks import last_two_parts, merges_of_ranks, unreachable_token
@@ -25,7 +25,6 @@ def merged_in_order(text: bytes, merges: list[tuple[bytes, bytes]]) -> list[byte
         parts[i : i + 2] = [parts[i] + parts[i + 1]]
 
 
-@settings(max_examples=400, deadline=None)
 @given(TOKENS, st.lists(st.text("ab", min_size=1, max_size=14), min_size=1, max_size=5))
 def test_merges_of_ranks_encode_as_tiktoken_does(tokens: list[bytes], texts: list[str]) -> None:
     ranks = {token: rank for rank, token in enumerate([*sorted(SINGLE_BYTES), *tokens])}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
@@ -31,7 +31,6 @@ TOLERANCE: dict[torch.dtype, Any] = {
     torch.bfloat16: {"rtol": 3e-2, "atol": 1e-1},
     torch.float64: {"rtol": 1e-9, "atol": 1e-9},
 }
-few = settings(max_examples=20, deadline=None)
 sizes = st.integers(1, 9)
 dtypes = st.sampled_from([torch.float32, torch.bfloat16])
 
@@ -51,7 +50,6 @@ def assert_agree(a: Tensor, b: Tensor, inputs: tuple[Tensor, ...]) -> None:
         torch.testing.assert_close(ours, theirs, **tolerance)
 
 
-@few
 @given(
     st.lists(st.integers(1, 3), max_size=2),
     sizes,
@@ -89,7 +87,6 @@ def test_a_query_that_may_attend_to_nothing_gets_zeros() -> None:
     assert all(g.isfinite().all() for g in torch.autograd.grad(y.sum(), (q, k, v)))
 
 
-@few
 @given(
     st.integers(1, 3),
     st.integers(1, 3),
@@ -169,7 +166,6 @@ def test_the_textbook_shares_keys_and_values_without_copies(n_queries: int, n_kv
         assert_agree(ours, expected, (q, k, v))
 
 
-@few
 @given(st.integers(1, 6), st.integers(0, 5), st.none() | st.integers(1, 7))
 def test_the_mask_lets_each_query_attend_to_itself_and_earlier_tokens(
     n_queries: int, more: int, window: int | None
@@ -184,7 +180,6 @@ def test_the_mask_lets_each_query_attend_to_itself_and_earlier_tokens(
             assert [j for j in range(n_keys) if mask[row, 0, i, j]] == list(range(first, here + 1))
 
 
-@few
 @given(
     st.lists(st.integers(1, 3), max_size=2),
     st.integers(1, 8),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
@@ -130,7 +130,6 @@ def test_permutations_of_large_numbers_spread_and_differ():
         permuted(np.array([10]), 10, 0)
 
 
-@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_an_epoch_has_each_window_once_and_resumes_at_any_position(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -11,7 +11,7 @@ import torch
 import bytemill
 from bytemill.lm.evaluate import evaluate_hellaswag, read_items, score_text_file
 from bytemill.lm.evaluate.text import evaluate_text
-from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import GenerationOptions, generate_text, prompt_ids
 from bytemill.lm.inspection import surprisal
 from bytemill.lm.interchange.export_model import export_model

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -76,7 +76,6 @@ def trained(size: int = 4) -> tuple[Model, torch.optim.Optimizer]:
     return model, optimizer
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=5), trees, max_size=4))
 def test_states_survive_a_round_trip(state: dict[str, Any]):
     assert same(parse_state(state_bytes(state), "x"), state)

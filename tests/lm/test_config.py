@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bytemill.errors import ModelConfigError, RunConfigError
-from bytemill.lm.planning.plan import parse_bytes, plan_for
+from bytemill.lm.planning.training_plan import parse_bytes, plan_for
 from bytemill.lm.presets import preset
 from bytemill.lm.training.config import (
     SECTIONS,

@@ -61,11 +61,11 @@ def test_relative_paths_of_a_run_are_looked_up_where_it_was_started(
     [
         ("[training]\nstps = 3", "unknown setting training.stps", "did you mean training.steps?"),
         ("[trainin]\nsteps = 3", "unknown setting trainin.steps", "did you mean training.steps?"),
-        ("[x]\ny = 3", "unknown setting x.y", "`bytemill lm train --help` lists all settings"),
+        ("[x]\ny = 3", "unknown setting x.y", "`bytemill lm train --help-all` lists all settings"),
         (
             "[paths]\ndata = '/d'",
             "unknown setting paths.data",
-            "`bytemill lm train --help` lists all settings",
+            "`bytemill lm train --help-all` lists all settings",
         ),
         ("steps = 3", "steps is outside of a section", "write it in the section [training]"),
         ("[model]\npreset = [1]", "unknown preset '[1]'", "choose one of tiny"),

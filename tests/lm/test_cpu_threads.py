@@ -15,7 +15,7 @@ import torch
 from bytemill.lm import ModelConfig, TransformerLM, cpu_threads
 from bytemill.lm.cpu_threads import Contention, are_cores_shared, shared_cores, use_threads
 from bytemill.lm.evaluate import evaluate_text, evaluate_windows
-from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.decoding import generate
 from bytemill.lm.loss import TokenBytes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
@@ -24,10 +24,11 @@ from bytemill.lm.evaluate import (
     read_items,
 )
 from bytemill.lm.evaluate.hellaswag import _batches  # pyright: ignore[reportPrivateUsage]
-from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.decoding import generate
 from bytemill.lm.inspection import surprisal, trace
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
+from tests.support.examples import few
 
 from .conftest import Corpus
 
@@ -51,7 +52,7 @@ def slow_losses(model: TransformerLM, ids: np.ndarray, length: int, stride: int)
     return losses
 
 
-@settings(deadline=None, max_examples=12)
+@few
 @given(data=st.data())
 def test_every_token_is_scored_once_with_the_context_of_its_window(
     model: TransformerLM, corpus: Corpus, data: st.DataObject

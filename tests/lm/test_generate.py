@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 import bytemill
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.generate import generate, next_tokens
+from bytemill.lm.generation.decoding import generate, next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
 from bytemill.lm.generation.text_generation import (
     GenerationOptions,
@@ -34,7 +34,6 @@ def kept(x: torch.Tensor) -> set[int]:
     return {int(i) for i in (x > -math.inf).nonzero()}
 
 
-@settings(deadline=None)
 @example([0.5, -1e-45, 0.0], 1.0, 0, 0.5, 0.0)
 @given(
     logit_rows,

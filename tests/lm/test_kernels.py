@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import RunConfigError
@@ -75,7 +75,6 @@ def test_triton_replaces_norms_attention_and_loss_on_cuda() -> None:
     assert kernels.masked_attention is torchs.masked_attention
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     st.lists(sizes, max_size=2), sizes, sizes, st.booleans(), st.sampled_from([torch.float32, torch.float64])
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
@@ -53,7 +53,6 @@ shapes = st.lists(st.integers(1, 4), max_size=3).flatmap(
 )
 dtypes = st.sampled_from(list(TOLERANCE))
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=20, deadline=None)
 
 
 def drawn(seed: int, *shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:
@@ -76,7 +75,6 @@ def assert_agree(ours: Callable[..., Tensor], theirs: Callable[..., Tensor], *in
         torch.testing.assert_close(d_ours / largest, d_theirs / largest, **tolerance)
 
 
-@few
 @given(shapes, st.integers(1, 9), st.booleans(), dtypes, seeds)
 def test_linear(shape: tuple[int, ...], d_out: int, bias: bool, dtype: torch.dtype, seed: int) -> None:
     layer = Linear(shape[-1], d_out, bias, dtype=dtype)
@@ -90,7 +88,6 @@ def test_linear(shape: tuple[int, ...], d_out: int, bias: bool, dtype: torch.dty
     )
 
 
-@few
 @given(st.lists(st.integers(0, 4), max_size=3), dtypes, seeds)
 def test_embedding(shape: list[int], dtype: torch.dtype, seed: int) -> None:
     layer = Embedding(7, 5, dtype=dtype)
@@ -114,7 +111,6 @@ def test_initial_weights_are_normal_and_truncated_at_three_sigma() -> None:
     assert Embedding(100, 100).weight.abs().max() <= 3
 
 
-@few
 @given(shapes, dtypes, seeds, st.sampled_from([1e-3, 1.0, 1e3]))
 def test_rms_norm(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale: float) -> None:
     layer = RMSNorm(shape[-1], dtype=dtype)
@@ -129,7 +125,6 @@ def test_rms_norm(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale: 
     assert_agree(lambda x, w: rms_norm(x, w, 1e-5), theirs, x, weight)
 
 
-@few
 @given(shapes, dtypes, seeds, st.sampled_from([1e-1, 1.0, 1e3]))
 def test_layer_norm(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale: float) -> None:
     shape = (*shape[:-1], shape[-1] + 1)  # a single number has no variance
@@ -152,7 +147,6 @@ def test_rms_norm_in_bfloat16_is_that_of_float32_rounded_once() -> None:
     assert torch.equal(RMSNorm(4096, dtype=torch.bfloat16)(x), torch.ones_like(x))
 
 
-@few
 @given(shapes, dtypes, seeds, st.sampled_from([1.0, 30.0]))
 def test_activations(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale: float) -> None:
     x, y = drawn(seed, *shape, dtype=dtype, scale=scale), drawn(seed + 1, *shape, dtype=dtype)
@@ -168,7 +162,6 @@ def test_activations(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scal
         assert_agree(ours, lambda a, b: functional.silu(a) * b, x, y)
 
 
-@few
 @given(shapes, dtypes, seeds, st.integers(-4, 3), st.sampled_from([1.0, 1e4]))
 def test_softmax(shape: tuple[int, ...], dtype: torch.dtype, seed: int, dim: int, scale: float) -> None:
     dim = max(-len(shape), min(dim, len(shape) - 1))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
@@ -32,7 +32,6 @@ from bytemill.lm.model import soft_capped
 if TYPE_CHECKING:
     from torch import Tensor
 
-few = settings(max_examples=20, deadline=None)
 shapes = st.lists(st.integers(1, 5), max_size=3)
 scales = st.sampled_from([1.0, 1e4])
 
@@ -43,7 +42,6 @@ def assert_close(ours: Tensor, theirs: Tensor, dtype: torch.dtype = torch.float3
     torch.testing.assert_close(ours.float(), theirs.float(), **tolerance)
 
 
-@few
 @given(
     shapes, st.integers(1, 40), scales, st.sampled_from([torch.float32, torch.bfloat16]), st.integers(0, 99)
 )
@@ -123,7 +121,6 @@ def test_linear_losses_with_a_z_loss_equal_their_two_parts(
         assert_close(a, b)
 
 
-@few
 @given(shapes, st.integers(1, 40), st.integers(1, 9), st.integers(1, 300), st.booleans(), st.integers(0, 99))
 def test_linear_cross_entropy_equals_its_two_parts(
     shape: list[int], n_vocab: int, d: int, block: int, autocast: bool, seed: int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill.lm
@@ -45,7 +45,6 @@ options = st.fixed_dictionaries(
     }
 )
 kernel_names = st.sampled_from(["auto", "torch", "scratch"])
-few = settings(max_examples=25, deadline=None)
 
 
 def test_names_in_the_state_dict() -> None:
@@ -75,7 +74,6 @@ def test_tied_embeddings_are_one_tensor_under_two_names() -> None:
     assert other.lm_head.weight is other.token_embeddings.weight
 
 
-@few
 @given(
     options,
     kernel_names,
@@ -108,7 +106,6 @@ def test_logits_with_a_cache_are_those_without(
     torch.testing.assert_close(model(ids, last_only=True), model(ids)[:, -1:])
 
 
-@few
 @given(options, st.sampled_from(["auto", "torch"]), st.integers(0, 2**31))
 def test_loss_and_gradients_of_kernels_are_those_of_the_textbook(
     chosen: dict[str, Any], kernels: KernelName, seed: int
@@ -123,7 +120,6 @@ def test_loss_and_gradients_of_kernels_are_those_of_the_textbook(
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
-@few
 @given(options, kernel_names, st.integers(0, 14))
 def test_no_token_attends_to_later_tokens(chosen: dict[str, Any], kernels: KernelName, position: int) -> None:
     model = TransformerLM(ModelConfig(**SMALL, **chosen), seed=1).eval().use_kernels(kernels)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-few = settings(max_examples=20, deadline=None)
 shapes = st.lists(st.lists(st.integers(1, 5), max_size=3), min_size=1, max_size=3)
 TINY = ModelConfig(vocab_size=20, context_length=8, d_model=16, num_layers=2, num_heads=2, d_ff=32, bias=True)
 
@@ -49,7 +48,6 @@ def assert_close(
         torch.testing.assert_close(x, y, rtol=rtol, atol=atol)
 
 
-@few
 @given(
     shapes,
     st.floats(1e-4, 0.1),
@@ -103,7 +101,6 @@ def test_fused_adamw_equals_the_textbook_also_for_small_gradients(scale: float) 
             )
 
 
-@few
 @given(shapes, st.integers(1, 6), st.floats(0, 1e-2), st.floats(0, 0.5))
 def test_adamw_is_its_formula(shapes: list[list[int]], n_steps: int, eps: float, weight_decay: float) -> None:
     lr, beta_1, beta_2 = 0.03, 0.9, 0.95
@@ -180,7 +177,6 @@ def test_sgd_slows_down_with_the_root_of_time() -> None:
     )
 
 
-@few
 @given(st.integers(2, 12), st.integers(2, 12), st.booleans(), st.floats(0, 0.2), st.booleans())
 def test_muon_equals_torchs(
     rows: int, columns: int, nesterov: bool, weight_decay: float, like_adamw: bool
@@ -292,7 +288,6 @@ def test_a_model_overfits_a_batch(make: Callable[[TransformerLM], torch.optim.Op
     assert losses[-1] < losses[0] / 5
 
 
-@few
 @given(shapes, st.floats(1e-3, 10), st.sampled_from([torch.float32, torch.bfloat16]))
 def test_clipping_equals_torchs(shapes: list[list[int]], max_norm: float, dtype: torch.dtype) -> None:
     ours, theirs = parameters(shapes, 1, dtype), parameters(shapes, 1, dtype)

@@ -23,7 +23,7 @@ from bytemill.lm.planning import (
     training_days,
     training_memory,
 )
-from bytemill.lm.planning.plan import plan_for
+from bytemill.lm.planning.training_plan import plan_for
 from bytemill.lm.weight_average import WeightAverage
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import CheckpointError
@@ -33,7 +33,6 @@ tensors = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=5).filter(lambda name: name != "__metadata__"), tensors, max_size=5))
 def test_the_library_reads_the_same_tensors(saved: dict[str, torch.Tensor]):
     file = io.BytesIO()

@@ -11,7 +11,7 @@ import torch
 from bytemill._core import TokenDecoder
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
 from bytemill.lm.generation import token_decoder
-from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.token_decoder import CoreDecoder
 
 SHAPES: dict[str, dict[str, Any]] = {

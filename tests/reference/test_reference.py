@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tiktoken
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import BytemillError, SpecialTokenError, TokenizerError
@@ -87,7 +87,6 @@ def tiktoken_encoding(
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-@settings(deadline=None)
 @given(text=any_text | tricky_text)
 def test_named_patterns_split_as_tiktoken_does(name: str, text: str) -> None:
     for sample in (text, HANDMADE):
@@ -216,7 +215,6 @@ def test_the_example_of_the_paper(
     assert apply_merges(b"newest", six_merges) == [b"ne", b"west"]
 
 
-@settings(deadline=None)
 @given(
     documents=st.lists(st.text("ab", max_size=12) | st.text("aé世 \n", max_size=20) | any_text, max_size=4),
     vocab_size=st.integers(258, 290),
@@ -362,7 +360,6 @@ def huggingface_merges(tokenizer: tokenizers.Tokenizer) -> list[tuple[bytes, byt
     ]
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     documents=st.lists(
         st.text("ab", max_size=15) | st.text("aab \n\u00ad", max_size=25) | tricky_text | any_text, max_size=5
@@ -392,7 +389,6 @@ def handmade_pair() -> tuple[tokenizers.Tokenizer, ReferenceTokenizer]:
     return theirs, ReferenceTokenizer(vocab, huggingface_merges(theirs), {END: 0})
 
 
-@settings(deadline=None)
 @given(parts=st.lists(any_text | tricky_text | st.sampled_from([*HANDMADE.split(), END]), max_size=8))
 def test_ids_equal_those_of_hugging_face(parts: list[str]) -> None:
     theirs, ours = handmade_pair()
@@ -425,7 +421,6 @@ def test_encoding_applies_the_merges_in_order(documents: list[str], text: str) -
     assert apply_merges(text.encode(), {pair: rank for rank, pair in enumerate(merges)}) == tokens
 
 
-@settings(deadline=None)
 @given(
     tokens=st.lists(st.text("abc", min_size=2, max_size=5).map(str.encode), max_size=12),
     text=st.text("abc", max_size=30) | st.text("ab", min_size=100, max_size=150),
@@ -455,7 +450,6 @@ def small_rank_pair(pattern: str) -> tuple[tiktoken.Encoding, ReferenceTokenizer
 
 
 @pytest.mark.parametrize("pattern", EXPRESSIONS)
-@settings(deadline=None)
 @given(parts=st.lists(any_text | tricky_text | st.sampled_from([*HANDMADE.split(), END]), max_size=8))
 def test_ids_equal_those_of_tiktoken(pattern: str, parts: list[str]) -> None:
     theirs, ours = small_rank_pair(pattern)
@@ -481,7 +475,6 @@ def test_real_rank_files_encode_as_tiktoken_does(shared_data: Path, name: str, p
         )
 
 
-@settings(deadline=None)
 @given(text=any_text | tricky_text, pattern=st.sampled_from([*PATTERNS, None, "[a-z]*"]))
 def test_decoding_gives_back_what_was_encoded(text: str, pattern: str | None) -> None:
     vocab, merges = train([HANDMADE, text], 300, [END], pattern)

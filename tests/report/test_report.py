@@ -22,7 +22,7 @@ from bytemill.report import (
     line_chart,
     parts_chart,
 )
-from bytemill.report.render import environment
+from bytemill.report.rendering import environment
 from bytemill.report.scale import Linear, Logarithmic, powers_of_two, ticks
 from bytemill.report.shapes import NARROW, WIDE
 

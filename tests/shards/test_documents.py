@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import ShardError, SpecialTokenError
@@ -85,7 +85,6 @@ def slow_shards(documents: list[list[int]], shard_tokens: int, *, whole_document
     return shards if shards[-1] else shards[:-1]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=texts_of_documents,
     batch_chars=st.integers(1, 60),
@@ -138,7 +137,6 @@ def test_shards_and_their_index_are_what_each_document_gives_alone(
     assert verify(out) == []
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=texts_of_documents,
     batch_chars=st.integers(1, 60),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import Corpus
@@ -73,7 +73,6 @@ def test_shards_joined_are_the_whole_encoding_and_all_but_the_last_are_full(
 PIECES = ["a", "é", "日", "🎉", END, "<|end", "oftext|>"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), min_size=1, max_size=4).filter(
         any

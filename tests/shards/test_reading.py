@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import Corpus
@@ -30,7 +30,6 @@ def shards(tmp_path: Path, byte_tokenizer: Any) -> Path:
     return folder
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=st.integers(-120, 120), stop=st.integers(-120, 120) | st.none())
 def test_slices_are_those_of_one_array(
     tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Any, start: int, stop: int | None

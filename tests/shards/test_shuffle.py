@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import xxhash
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from bytemill import Corpus
@@ -62,7 +61,6 @@ def documents_of(source: DocumentSource, start: Position | None = None) -> list[
 TEXTS = st.lists(st.text("aé日🎉", max_size=12), min_size=1, max_size=30)
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
 @given(
     texts=TEXTS,
     seed=st.integers(0, MASK),

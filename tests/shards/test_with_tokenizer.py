@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import Corpus
@@ -45,7 +45,6 @@ def gpt2(shared_data: Path) -> "Tokenizer":
     return Tokenizer.from_files(vocab, merges, special_tokens=[END])
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.lists(st.sampled_from(["the", " the", " ", "\n", "日", "é", "x", END, "<|end"]), min_size=1).map(
         "".join

@@ -13,7 +13,7 @@ import torch
 
 import bytemill
 from bytemill.comparison.figures import FIGURES, Counted, Figure, Value
-from bytemill.lm.generation.generate import next_tokens
+from bytemill.lm.generation.decoding import next_tokens
 from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
 from bytemill.lm.inspection import surprisal, trace
 from bytemill.lm.loading import TrainedModel, load_trained

@@ -7,7 +7,6 @@ versitygw (https://github.com/versity/versitygw), so that the quirks of one serv
 import contextlib
 import http.client
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -21,9 +20,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from filelock import FileLock
-
-from bytemill.storage.aws_profile import Keys
-from bytemill.storage.unfinished_uploads import S3Requests
 
 from .environments import run_uv
 
@@ -89,17 +85,6 @@ class S3Server:
             "AWS_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-
-
-def begin_upload(url: str, name: str) -> str:
-    """Begin an upload in parts to an object in a folder, as a process that is killed does, and return its id."""
-    bucket, _, folder = url.removeprefix("s3://").partition("/")
-    answer = S3Requests(bucket, Keys(KEY, SECRET)).send(
-        "POST", f"{folder}/{name}".lstrip("/"), {"uploads": ""}
-    )
-    found = re.search("<UploadId>([^<]+)</UploadId>", answer)
-    assert found is not None, answer
-    return found[1]
 
 
 @contextlib.contextmanager

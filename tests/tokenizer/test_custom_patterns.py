@@ -2,7 +2,7 @@
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
@@ -51,14 +51,12 @@ def matches_and_gaps(text: str, expression: str) -> list[str]:
     return [piece for piece in pieces if piece]
 
 
-@settings(max_examples=250)
 @given(text=texts)
 def test_matches_and_the_gaps_between_them_are_the_pretokens(text: str) -> None:
     for expression in NEVER_EMPTY:
         assert pretokens(text, expression) == matches_and_gaps(text, expression), expression
 
 
-@settings(max_examples=250)
 @given(text=texts)
 def test_empty_matches_count_for_nothing(text: str) -> None:
     for expression in SOMETIMES_EMPTY:

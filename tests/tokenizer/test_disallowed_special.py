@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
@@ -31,7 +31,6 @@ ways = pytest.mark.parametrize(
 
 
 @ways
-@settings(deadline=None)
 @given(
     pieces=st.lists(st.sampled_from(PIECES), max_size=10),
     allowed=st.sampled_from([None, "all", set[str](), {"<x>"}, {"<y>", "nothing"}]),

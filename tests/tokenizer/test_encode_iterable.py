@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
 
@@ -38,7 +38,6 @@ pieces_of_text = st.lists(
 
 
 @pytest.mark.parametrize("pattern", TOKENIZERS)
-@settings(max_examples=150)
 @given(pieces=pieces_of_text, long=st.integers(0, 4))
 def test_chunks_have_the_ids_of_the_joined_text(pattern: str, pieces: list[str], long: int) -> None:
     ours = TOKENIZERS[pattern]

@@ -1,7 +1,7 @@
 """Explanations have every merge in order and end in the ids of `encode`."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
 
@@ -71,7 +71,6 @@ def replayed(part: Explanation) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=80)
 @given(text=texts)
 def test_explanations_add_up_to_the_encoding(name: str, text: str) -> None:
     ours = TOKENIZERS[name]
@@ -91,7 +90,6 @@ def test_explanations_add_up_to_the_encoding(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3", "None"])
-@settings(max_examples=80)
 @given(text=texts)
 def test_merge_steps_are_those_of_the_reference(name: str, text: str) -> None:
     ours = TOKENIZERS[name]

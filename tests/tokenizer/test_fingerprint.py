@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, decoders, pre_tokenizers
 from tokenizers.models import BPE
@@ -147,14 +147,12 @@ def tokenizers_of_all_kinds(draw: st.DrawFn) -> bytemill.Tokenizer:
 TEXTS = ["abcabc", "abc cab bca", " ab a<s>b", "aaaa", "xyz 今日", "cba ca", "abcabcabcabc cbacba bbbb"]
 
 
-@settings(deadline=None, max_examples=60)
 @given(tokenizers_of_all_kinds())
 def test_the_fingerprint_is_that_of_the_reference(ours: bytemill.Tokenizer) -> None:
     assert ours.fingerprint == plain_fingerprint(ours)
     assert bytemill.Tokenizer.from_spec(ours.to_spec()).fingerprint == ours.fingerprint
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     tokenizers_of_all_kinds(), tokenizers_of_all_kinds(), st.lists(st.text("abc ", max_size=12), max_size=8)
 )
@@ -167,7 +165,6 @@ def test_tokenizers_that_give_different_ids_differ(
             assert one.encode_ordinary(text) == other.encode_ordinary(text)
 
 
-@settings(deadline=None, max_examples=100)
 @given(merge_lists(), st.integers(0, 13), st.integers(0, 13), st.text("abc", max_size=20))
 def test_swapped_merges_change_the_fingerprint_only_if_ids_change(
     merges: list[tuple[bytes, bytes]], at: int, to: int, text: str

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import reference
@@ -80,14 +80,12 @@ def test_known_patterns_differ_as_documented(text: str, expected: list[str]) -> 
         assert "|".join(data[start:end].decode() for start, end in spans) == pretokens, name
 
 
-@settings(max_examples=2000)
 @given(text=st.text(st.sampled_from(ALPHABET) | st.sampled_from("'' \n sSlL"), max_size=30))
 def test_texts_of_chosen_characters_split_as_the_expression_says(text: str) -> None:
     for name in NAMES:
         assert_same_pretokens(text, name)
 
 
-@settings(max_examples=1000)
 @given(text=st.text(max_size=50))
 def test_any_text_splits_as_the_expression_says(text: str) -> None:
     for name in NAMES:

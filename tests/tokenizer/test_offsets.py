@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import bytemill
@@ -97,7 +97,6 @@ def check(ours: bytemill.Tokenizer, text: str, allowed: Any, num_threads: int | 
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=40)
 @given(text=texts)
 @example("")
 @example(END)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tiktoken
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
 from tokenizers import decoders, models, pre_tokenizers
@@ -53,7 +53,6 @@ def test_every_whole_file_has_the_ids_of_tiktoken(peer: Any, full_data: Path) ->
     assert_files_have_the_ids_of_tiktoken(peer, full_data)
 
 
-@settings(max_examples=250)
 @given(text=texts)
 def test_any_text_has_the_ids_of_tiktoken(peer: Any, text: str) -> None:
     ids = peer.ours.encode(text)
@@ -62,7 +61,6 @@ def test_any_text_has_the_ids_of_tiktoken(peer: Any, text: str) -> None:
     assert peer.ours.decode(ids) == peer.theirs.decode(ids) == text
 
 
-@settings(max_examples=200)
 @given(
     text=st.text(
         st.characters() | st.sampled_from("\ud800\udbff\ud83d\ude00\udc00\udfff\ufeffa "), max_size=20
@@ -217,7 +215,6 @@ def test_a_trained_vocabulary_has_the_ids_of_the_reference(pattern: str | None, 
 
 
 @pytest.mark.parametrize("pattern", TRAINED_PATTERNS)
-@settings(max_examples=300)
 @given(text=texts)
 def test_a_trained_vocabulary_has_the_ids_of_tiktoken(pattern: str, text: str) -> None:
     ours = trained(pattern)
@@ -248,7 +245,6 @@ def rank_tables(draw: st.DrawFn) -> dict[bytes, int]:
     return dict(zip(everything, ids, strict=True))
 
 
-@settings(max_examples=500)
 @given(ranks=rank_tables(), words=st.lists(st.text("abc", max_size=80), max_size=4))
 def test_any_table_of_ranks_has_the_ids_of_tiktoken(ranks: dict[bytes, int], words: list[str]) -> None:
     pattern = r"\S+|\s+"

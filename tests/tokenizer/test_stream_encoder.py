@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
@@ -36,7 +36,6 @@ some_bytes = st.lists(
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])
-@settings(max_examples=200)
 @given(
     text=st.text(max_size=30)
     | st.lists(st.sampled_from(["fox", END, "😀", " 字"]), max_size=10).map("".join),
@@ -56,7 +55,6 @@ def test_chunks_of_bytes_have_the_ids_of_the_text(
             assert stream.n_replaced == 0
 
 
-@settings(max_examples=400)
 @given(data=some_bytes, places=st.lists(st.integers(0, 500), max_size=8))
 def test_malformed_bytes_are_replaced_as_python_does(
     small: bytemill.Tokenizer, data: bytes, places: list[int]
@@ -68,7 +66,6 @@ def test_malformed_bytes_are_replaced_as_python_does(
     assert stream.n_bytes == len(data)
 
 
-@settings(max_examples=400)
 @given(data=some_bytes, places=st.lists(st.integers(0, 500), max_size=8))
 def test_malformed_bytes_are_reported_with_their_offset(
     small: bytemill.Tokenizer, data: bytes, places: list[int]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
 from tokenizers import pre_tokenizers
@@ -45,7 +45,6 @@ def assert_same(one: bytemill.Tokenizer, other: bytemill.Tokenizer) -> None:
     assert (one.merge_counts, one.ties) == (other.merge_counts, other.ties)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     corpus=st.lists(texts | st.text("ab ", max_size=30), min_size=1, max_size=5).filter(any),
     special_ids=st.sampled_from(["last", "first"]),

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
@@ -229,7 +229,6 @@ def test_the_file_is_as_documented(folder: Path) -> None:
 # Adding up
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
 
@@ -206,7 +206,6 @@ def test_a_corpus_without_separators_trains_the_same_whatever_the_threads_and_ch
     num_threads=st.integers(1, 3),
     chunk_bytes=st.integers(1, 50),
 )
-@settings(deadline=None, max_examples=60)
 def test_one_long_word_trains_the_same_whatever_the_threads_and_chunks(
     text: str, pattern: str | None, num_threads: int, chunk_bytes: int
 ) -> None:

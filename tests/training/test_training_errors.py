@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import (
@@ -282,7 +282,6 @@ def test_malformed_bytes_are_named_by_their_offset_wherever_blocks_end(
         [b"\xff", b"\x80", b"\xe4\xb8", b"\xf0\x9f\x98", b"\xc0", b"\xf8", b"\xed\xbf\xbf"]
     ),
 )
-@settings(deadline=None, max_examples=100)
 def test_the_offset_named_is_the_one_that_python_names(
     tmp_path_factory: pytest.TempPathFactory, text: str, place: int, malformed: bytes
 ) -> None:

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
 
@@ -80,7 +80,6 @@ def counted(
     num_threads=st.sampled_from([None, 1, 2, 3]),
     chunk_bytes=st.none() | st.integers(1, 64),
 )
-@settings(deadline=None, max_examples=400)
 def test_merges_and_their_counts_equal_those_of_the_reference(
     *, documents, n_merges, special_tokens, pattern, ties, min_frequency, num_threads, chunk_bytes
 ) -> None:
@@ -132,7 +131,6 @@ def _trickle(data: bytes, sizes: list[int]) -> BinaryIO:
     num_threads=st.integers(1, 3),
     chunk_bytes=st.integers(1, 40),
 )
-@settings(deadline=None, max_examples=200)
 def test_a_stream_counts_the_same_however_it_arrives_and_is_cut(
     *, documents, special_tokens, pattern, sizes, num_threads, chunk_bytes
 ) -> None:
@@ -162,7 +160,6 @@ def test_a_stream_counts_the_same_however_it_arrives_and_is_cut(
     ).map(b"".join),
     sizes=st.lists(st.integers(1, 5), max_size=20),
 )
-@settings(deadline=None, max_examples=300)
 def test_malformed_bytes_are_read_and_counted_as_python_reads_them(data: bytes, sizes: list[int]) -> None:
     n_replaced = 0
 
@@ -197,7 +194,6 @@ def test_malformed_bytes_are_read_and_counted_as_python_reads_them(data: bytes, 
     min_frequency=st.sampled_from([1, 2, 5, 2**33, 2**54]),
     n_merges=st.integers(0, 40),
 )
-@settings(deadline=None, max_examples=300)
 def test_merges_of_given_counts_equal_those_of_the_reference_for_counts_beyond_32_bits(
     items, ties, min_frequency, n_merges
 ) -> None:

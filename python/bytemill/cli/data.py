@@ -205,7 +205,7 @@ def info(
     from bytemill.shards import read_manifest
     from bytemill.shards import verify as find_problems
     from bytemill.shards.manifest import parts_of
-    from bytemill.shards.store_manifests import unfinished_uploads, unnamed_files
+    from bytemill.shards.store_manifests import unnamed_files
     from bytemill.storage import StoreFolder, url_of
 
     folders = parts_of(folder)
@@ -222,11 +222,6 @@ def info(
             size = format_bytes(sum(unnamed.values()))
             output.note(
                 f"{url} has {plural(len(unnamed), 'file')} more ({size}), {of_which}, such as {min(unnamed)}"
-            )
-        if uploads := unfinished_uploads(store):
-            first = min(uploads, key=lambda upload: upload.started)
-            output.note(
-                f"{url} has {plural(len(uploads), 'unfinished upload')}, {of_which}: {first.name} since {first.started}"
             )
     if not as_json:
         for note in manifest_notes(manifests[folders[0]]):  # both parts count the whole corpus

@@ -38,9 +38,11 @@ def invoke(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> None:
     from cyclopts import CycloptsError
 
+    from bytemill.cli import options
     from bytemill.cli.app import app
 
     output.prepare()
+    options.SHOWS_ALL.set(options.HELP_ALL in arguments)
     words = [_STDIN if word == "-" else word for word in arguments]
     command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     _restore_stdin(bound)

@@ -43,7 +43,10 @@ Weights = Annotated[
 @app.command(
     sort_key=1,
     usage="Usage: bytemill lm train [OPTIONS] [CONFIG]",
-    help_epilogue="""Examples:
+    help_flags=("--help", "-h", options.HELP_ALL),
+    help_epilogue="""--help shows the settings that most runs need, --help-all shows all of them.
+
+Examples:
   bytemill lm train --data.tokenizer tokenizer.json --data.train shards \\
     --run.folder mine
   bytemill lm train stories.toml --model.num-layers 8 --training.steps 5000
@@ -410,7 +413,7 @@ def plan(
     in `bytemill lm train`.
     """
     from bytemill.cli.lm_views import write_plan
-    from bytemill.lm.planning.plan import plan_for
+    from bytemill.lm.planning.training_plan import plan_for
 
     if config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))

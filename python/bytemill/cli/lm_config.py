@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import Group, Parameter
 from pydantic import SkipValidation
 
+from bytemill.cli.options import SHOWS_ALL
 from bytemill.lm.planning.formulas import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve
@@ -27,11 +28,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cyclopts import Token
+    from cyclopts.help import HelpPanel
+    from rich.console import Console, ConsoleOptions
 
     from bytemill.lm.training.config import Layer
 
 _ORDER = ("data", "run", "training", "model", "optimizer", "schedule")
 """Sections in the order of the help: what every run must set comes first."""
+_USUAL = {
+    *("data.tokenizer", "data.train", "data.validation", "run.folder", "run.sample_every"),
+    *("training.steps", "training.batch_size", "training.init_from", "training.device"),
+    *("model.preset", "model.context_length", "optimizer.learning_rate"),
+}
+"""Settings that `--help` shows; `--help-all` shows all."""
 _DEFAULTS = {
     "model.vocab_size": "[default: the tokenizer's]",
     "data.tokenizer": "[required]",
@@ -87,6 +96,16 @@ def _flag(key: str, value: Any) -> str:
     return f"--{flag.replace('.', '.no-') if value is False else flag}"
 
 
+def _print_settings(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+    """Print the help of a section; a help formatter of cyclopts."""
+    from cyclopts.help import DefaultFormatter
+
+    usual = {_flag(key, None) for key in _USUAL}
+    entries = [entry for entry in panel.entries if SHOWS_ALL.get() or not usual.isdisjoint(entry.names)]
+    if entries:
+        DefaultFormatter()(console, options, panel.copy(entries=entries))
+
+
 def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any, Any]:
     """Return a dataclass field that is None unless the option is set."""
     key = f"{section}.{name}"
@@ -96,6 +115,7 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
     def convert(_: Any, tokens: Sequence[Token]) -> Any:
         return [token.value for token in tokens] if is_list else parse_setting(key, tokens[0].value)
 
+    about = " ".join(about.split())  # descriptions are docstrings of several lines
     if key in _DEFAULTS:
         about += f" {_DEFAULTS[key]}"
     elif default not in (None, "", ()):
@@ -107,7 +127,11 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
         show_default=False,
         negative=f"--{section}.no-{flag}" if kind is bool else (),
         consume_multiple=is_list,
-        group=Group(section.capitalize(), sort_key=_ORDER.index(section) - len(_ORDER)),
+        group=Group(
+            section.capitalize(),
+            sort_key=_ORDER.index(section) - len(_ORDER),
+            help_formatter=_print_settings,
+        ),
         converter=convert,
     )
     # cyclopts would have pydantic check the value against the annotation.

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -10,6 +11,10 @@ from cyclopts.validators import Number
 from bytemill.system.units import parse_count
 
 OUTPUT = Group("Output", sort_key=1)
+HELP_ALL = "--help-all"
+"""Flag of commands whose `--help` shows only the options that most people use."""
+SHOWS_ALL = ContextVar("SHOWS_ALL", default=False)
+"""Whether the help shows all options, because the arguments contain `HELP_ALL`."""
 
 
 def count(_: object, tokens: Sequence[Token]) -> int:

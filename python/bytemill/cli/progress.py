@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from bytemill.shards import EncodeProgress
-    from bytemill.training.train import TrainingProgress
+    from bytemill.training.pipeline import TrainingProgress
 
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BEFORE_RATE = 0.5

@@ -42,12 +42,9 @@ def quickstart(
         ),
     ] = 8192,
     model_steps: Annotated[
-        int | None,
-        Parameter(
-            validator=Number(gte=0),
-            help="Training steps of the language model; 0 skips it. By default it trains for about two minutes.",
-        ),
-    ] = None,
+        int,
+        Parameter(validator=Number(gte=0), help="Training steps of the language model; 0 skips it."),
+    ] = 300,
     threads: options.ModelThreads = None,
     no_open: Annotated[bool, Parameter(help="Do not open the report in a browser.")] = False,
     as_json: options.Json = False,
@@ -91,4 +88,4 @@ def quickstart(
     elif not quiet:
         write_quickstart(result)
         if not no_open and sys.stdout.isatty():
-            open_page(Path(result.report_file).resolve().as_uri())
+            open_page((result.folder / "report.html").resolve().as_uri())

@@ -2,13 +2,11 @@
 
 from bytemill.analysis.inspection import visible
 from bytemill.cli import output
-from bytemill.quickstart import QuickstartResult
+from bytemill.quickstart import TRAINING_STEP, QuickstartResult
 from bytemill.system.units import (
     format_bytes,
-    format_count,
     format_ratio,
     format_seconds,
-    format_share,
     plural,
 )
 
@@ -24,38 +22,32 @@ def write_quickstart(result: QuickstartResult) -> None:
             ("text", f"{result.corpus}"),
             *(
                 (
-                    name,
-                    f"{plural(part.n_documents, 'document')}, {format_bytes(part.n_bytes)}, "
-                    f"{plural(part.n_tokens, 'token')} in {part.shard_folder}",
+                    part,
+                    f"{plural(own.n_documents, 'document')}, {format_bytes(own.n_bytes)}, "
+                    f"{plural(own.n_tokens, 'token')} in {result.folder / part}",
                 )
-                for name, part in (("training", result.training), ("validation", result.validation))
+                for part, own in result.shards.items()
             ),
             (
                 "tokenizer",
-                f"{plural(result.n_vocab, 'token')}, trained in {format_seconds(result.tokenizer_seconds)}: "
-                f"{result.tokenizer_file}",
+                f"{plural(result.tokenizer.n_vocab, 'token')}, trained in "
+                f"{format_seconds(result.timings[TRAINING_STEP])}: {result.folder / 'tokenizer.json'}",
             ),
             ("round trip", "every byte is the same after decoding"),
         ]
     )
     output.write_line()
     output.write_table(
-        ("on the validation text", "vocabulary", "tokens", "bytes/token", "unknown"),
+        ("on the validation text", "bytes/token", "95 % interval"),
         [
-            (
-                one.name,
-                format_count(one.n_vocab),
-                format_count(one.n_tokens),
-                format_ratio(one.bytes_per_token),
-                format_share(one.unknown_share),
-            )
-            for one in result.comparison
+            (name, format_ratio(own.value or 0), f"{own.low or 0:.2f} to {own.high or 0:.2f}")
+            for name, own in result.comparison.values["text"]["bytes_per_token"].items()
         ],
-        right=(1, 2, 3, 4),
+        right=(1, 2),
     )
     _write_model(result)
     output.write_line()
-    output.write_line(f"  report: {output.styled(result.report_file, '1')}")
+    output.write_line(f"  report: {output.styled(str(result.folder / 'report.html'), '1')}")
     output.write_line()
     output.write_line("Next:")
     for what, command in result.commands:
@@ -70,15 +62,10 @@ def _write_model(result: QuickstartResult) -> None:
         return
     model = result.model
     output.write_table(
-        (f"{model.n_parameters:,} parameters, {model.n_steps:,} steps", "loss", "perplexity", "bits/byte"),
-        [
-            (score.name, f"{score.loss:.3f}", f"{score.perplexity:,.1f}", f"{score.bits_per_byte:.3f}")
-            for score in model.scores
-        ],
-        right=(1, 2, 3),
+        (f"{model.n_parameters:,} parameters, {model.n_steps:,} steps", "loss", "bits/byte"),
+        [(name, f"{loss:.3f}", f"{bits:.3f}") for name, (loss, bits) in model.scores.items()],
+        right=(1, 2),
     )
-    for sample in model.samples[:1]:
+    for prompt, text in model.samples[:1]:
         output.write_line()
-        output.write_line(
-            f"  {output.styled(visible(sample.prompt.encode()), '1')}{visible(sample.text.encode())}"
-        )
+        output.write_line(f"  {output.styled(visible(prompt.encode()), '1')}{visible(text.encode())}")

@@ -142,7 +142,7 @@ def train(
     from bytemill.tokenizer.conversion import check_can_be_saved
     from bytemill.training.counts import CountedCorpus
     from bytemill.training.options import SPECIAL_TOKENS
-    from bytemill.training.train import train
+    from bytemill.training.pipeline import train
 
     check_usage(inputs, counts)
     if not no_end_of_text:

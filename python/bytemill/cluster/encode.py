@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from bytemill.cluster.executor import Executor
     from bytemill.cluster.schedule import Report
     from bytemill.corpus import CorpusInputs, DocumentSource
+    from bytemill.shards.corpus_reader import ShardCorpus
     from bytemill.shards.encode_job import EncodingJob, ShardTokenizer, WrittenShards
-    from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.shards.manifest import Manifest
 
 

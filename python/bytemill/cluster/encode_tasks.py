@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from bytemill.cluster.stage import Stage
     from bytemill.cluster.target import Target
     from bytemill.corpus import Corpus, DocumentBatch
+    from bytemill.shards.corpus_reader import ShardCorpus
     from bytemill.shards.encode_job import ShardTokenizer
     from bytemill.shards.manifest import ShardSettings
-    from bytemill.shards.shard_corpus import ShardCorpus
 
 _COPY_IDS = 1 << 22
 """Ids that are copied at a time."""

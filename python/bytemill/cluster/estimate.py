@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from bytemill.cluster.executor import Executor
     from bytemill.corpus import Corpus, CorpusInputs, DocumentBatch, DocumentSource
+    from bytemill.shards.corpus_reader import ShardCorpus
     from bytemill.shards.encode_job import ShardTokenizer
-    from bytemill.shards.shard_corpus import ShardCorpus
     from bytemill.training.counting_session import CountingSettings
 
 SAMPLE_BYTES = 16 << 20

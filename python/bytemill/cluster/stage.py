@@ -258,7 +258,6 @@ class StoreStage:
     def remove(self) -> None:
         """See `Stage`."""
         self.store.delete(self.store.list())
-        self.store.abort_uploads(self.store.unfinished_uploads())
 
     def result(self, name: str) -> dict[str, Any] | None:
         """See `Stage`."""
@@ -282,7 +281,6 @@ class StoreStage:
         whole = self._whole(sizes)
         kept = {file for name, document in whole.items() for file in (name + _SUFFIX, *_names_of(document))}
         self.store.delete(name for name in sizes if name not in kept)
-        self.store.abort_uploads(self.store.unfinished_uploads())
         names = (name.removesuffix(_SUFFIX) for name in sizes if name.endswith(_SUFFIX))
         return [name for name in names if name not in whole]
 

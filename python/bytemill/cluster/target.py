@@ -11,7 +11,7 @@ from bytemill.cluster.stage import FolderStage, Stage, StoreStage
 from bytemill.shards import complete, store_manifests
 from bytemill.shards.lock import PLAN_NAME, UNITS_NAME, lock_folders
 from bytemill.shards.manifest import PARTS, documents_name, new_tag, shard_name, write_manifest
-from bytemill.shards.verify import file_problem
+from bytemill.shards.verification import file_problem
 from bytemill.storage import StoreFolder, url_of
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def report(comparison: ComparisonData) -> str:
         "bytemill.comparison",
         names=[_shown(name) for name in names],
         n_bytes=sum(about["n_bytes"] for about in comparison.groups.values()),
-        groups=[_group(comparison, group, number) for number, group in enumerate(comparison.groups)],
+        groups=[group_section(comparison, group, number) for number, group in enumerate(comparison.groups)],
         parallel=comparison.parallel,
         overview=_overview(comparison),
         languages=comparison.parallel
@@ -98,7 +98,14 @@ def report(comparison: ComparisonData) -> str:
     )
 
 
-def _group(comparison: ComparisonData, group: str, number: int) -> dict[str, Any]:
+def group_section(comparison: ComparisonData, group: str, number: int) -> dict[str, Any]:
+    """Return what a page says of a text group: sentences, figures, a table and samples.
+
+    Args:
+        comparison: The comparison.
+        group: Name of the group.
+        number: Number that makes the ids of its charts unique on the page.
+    """
     figures = comparison.values[group]
     notes = {
         f"{FIGURES[name].title}: {value.note}"

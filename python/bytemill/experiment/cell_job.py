@@ -16,31 +16,31 @@ from bytemill.shards import TokenShards
 if TYPE_CHECKING:
     from bytemill.experiment.budget import Allowance
     from bytemill.experiment.grid import Cell
-    from bytemill.experiment.prepare import Arm, Materials
+    from bytemill.experiment.prepare import Arm, StudyInputs
 
 _VALIDATION_WINDOWS = 64
 
 
-def cell_job(materials: Materials, cell: Cell, rate: float) -> Job:
+def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
     """Return the work of a cell with a learning rate; text is encoded where that has not been done."""
-    study, shape = materials.study, materials.shapes[cell.tokenizer, cell.model]
-    shards, n_bytes = train_shards(materials, cell.tokenizer, cell.seed)
+    study, shape = study_inputs.study, study_inputs.shapes[cell.tokenizer, cell.model]
+    shards, n_bytes = train_shards(study_inputs, cell.tokenizer, cell.seed)
     (arm,) = (
         arm
-        for arm in materials.arms(materials.rates)
+        for arm in study_inputs.arms(study_inputs.rates)
         if (arm.tokenizer, arm.model) == (cell.tokenizer, cell.model)
     )
-    allowed = _allowance(materials, cell, arm, (len(TokenShards(shards)) - 1, n_bytes))
+    allowed = _allowance(study_inputs, cell, arm, (len(TokenShards(shards)) - 1, n_bytes))
     is_trial = cell.trial_rate is not None
-    texts = {"tuning": materials.tuning_text} if is_trial else materials.domains
-    validation = {} if is_trial else validation_shards(materials, cell.tokenizer)
-    folder = materials.folder / "cells" / cell.name
+    texts = {"tuning": study_inputs.tuning_text} if is_trial else study_inputs.domains
+    validation = {} if is_trial else validation_shards(study_inputs, cell.tokenizer)
+    folder = study_inputs.folder / "cells" / cell.name
     every = max(1, -(-allowed.n_steps // study.n_checkpoints))
     settings: dict[str, Any] = {
         "training.batch_size": 32,
         **{f"model.{name}": value for name, value in shape.to_dict().items()},
         **study.train_settings(),
-        "data.tokenizer": str(materials.tokenizer_path(cell.tokenizer)),
+        "data.tokenizer": str(study_inputs.tokenizer_path(cell.tokenizer)),
         "data.train": str(shards),
         "data.validation": [f"{domain}={path}" for domain, path in validation.items()],
         "data.order": "sequential",
@@ -65,15 +65,15 @@ def cell_job(materials: Materials, cell: Cell, rate: float) -> Job:
         "n_bytes": allowed.n_bytes,
         "flops": allowed.flops,
         "parameters": arm.parameters,
-        "n_ids": materials.tokenizers[cell.tokenizer].n_vocab,
-        "context_bytes": materials.context_bytes,
+        "n_ids": study_inputs.tokenizers[cell.tokenizer].n_vocab,
+        "context_bytes": study_inputs.context_bytes,
     }
-    hellaswag = str(materials.base / study.hellaswag) if study.hellaswag and not is_trial else ""
+    hellaswag = str(study_inputs.base / study.hellaswag) if study.hellaswag and not is_trial else ""
     # Without the places of files and what only the log depends on.
     trained = [
         {key: value for key, value in settings.items() if not key.startswith(("run.", "data."))},
-        materials.tokenizers[cell.tokenizer].fingerprint,
-        materials.train_text.sha256,
+        study_inputs.tokenizers[cell.tokenizer].fingerprint,
+        study_inputs.train_text.sha256,
         n_bytes,
     ]
     scored = [
@@ -87,7 +87,7 @@ def cell_job(materials: Materials, cell: Cell, rate: float) -> Job:
         str(folder),
         settings,
         {domain: str(text.folder) for domain, text in texts.items()},
-        materials.context_bytes,
+        study_inputs.context_bytes,
         facts,
         training_inputs=_hash(trained),
         inputs=_hash([trained, scored]),
@@ -96,16 +96,16 @@ def cell_job(materials: Materials, cell: Cell, rate: float) -> Job:
     )
 
 
-def _allowance(materials: Materials, cell: Cell, arm: Arm, encoded: tuple[int, int]) -> Allowance:
+def _allowance(study_inputs: StudyInputs, cell: Cell, arm: Arm, encoded: tuple[int, int]) -> Allowance:
     """Return what the model is trained on, for the numbers of tokens and bytes of its shards."""
-    study, allowed = materials.study, arm.allowance
+    study, allowed = study_inputs.study, arm.allowance
     if study.budget.equal == "bytes":
         n_tokens, n_bytes = encoded
         allowed = allowance(
             "bytes",
             study.budget.amount,
             arm.shape,
-            materials.batch_size,
+            study_inputs.batch_size,
             n_bytes / n_tokens,
             n_tokens=n_tokens,
         )

@@ -9,21 +9,21 @@ from bytemill.corpus import Corpus
 from bytemill.system.atomic_files import write_json
 
 if TYPE_CHECKING:
-    from bytemill.experiment.prepare import Materials
+    from bytemill.experiment.prepare import StudyInputs
 
 _MOST = 20
 """Tokenizers that `compare` takes."""
 
 
-def write_figures(materials: Materials) -> None:
+def write_figures(study_inputs: StudyInputs) -> None:
     """Write the mean of each figure over the domains, by tokenizer; a figure that some domain lacks is null."""
-    if not 2 <= len(materials.tokenizers) <= _MOST:
+    if not 2 <= len(study_inputs.tokenizers) <= _MOST:
         return
     texts = {
         name: Corpus.from_texts([document.decode() for document in text.documents()])
-        for name, text in materials.domains.items()
+        for name, text in study_inputs.domains.items()
     }
-    comparison = compare(materials.tokenizers, texts)
+    comparison = compare(study_inputs.tokenizers, texts)
     figures: dict[str, dict[str, float | None]] = {}
     for by_figure in comparison.values.values():
         for figure, by_tokenizer in by_figure.items():
@@ -33,4 +33,4 @@ def write_figures(materials: Materials) -> None:
                 own[name] = (
                     None if so_far is None or value.value is None else so_far + value.value / len(texts)
                 )
-    write_json(materials.folder / "figures.json", figures)
+    write_json(study_inputs.folder / "figures.json", figures)

@@ -13,51 +13,53 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.experiment.documents import StoredText
-    from bytemill.experiment.prepare import Materials
+    from bytemill.experiment.prepare import StudyInputs
 
 
-def validation_shards(materials: Materials, tokenizer: str) -> dict[str, Path]:
+def validation_shards(study_inputs: StudyInputs, tokenizer: str) -> dict[str, Path]:
     """Encode the texts that learning curves are measured on; those shorter than a window are left out."""
-    context = max(shape.context_length for (name, _), shape in materials.shapes.items() if name == tokenizer)
+    context = max(
+        shape.context_length for (name, _), shape in study_inputs.shapes.items() if name == tokenizer
+    )
     folders: dict[str, Path] = {}
-    for domain, text in materials.domains.items():
-        folder = materials.folder / "shards" / tokenizer / "validation" / domain
-        _encode(materials, tokenizer, text, folder, {})
+    for domain, text in study_inputs.domains.items():
+        folder = study_inputs.folder / "shards" / tokenizer / "validation" / domain
+        _encode(study_inputs, tokenizer, text, folder, {})
         if len(TokenShards(folder)) > context:
             folders[domain] = folder
     return folders
 
 
-def train_shards(materials: Materials, tokenizer: str, seed: int) -> tuple[Path, int]:
+def train_shards(study_inputs: StudyInputs, tokenizer: str, seed: int) -> tuple[Path, int]:
     """Encode the training text in the order of a seed, as much as the longest model of the tokenizer needs.
 
     Returns:
         The folder, and the bytes of text in it.
     """
-    budget = materials.study.budget
-    arms = [arm for arm in materials.arms(materials.rates) if arm.tokenizer == tokenizer]
+    budget = study_inputs.study.budget
+    arms = [arm for arm in study_inputs.arms(study_inputs.rates) if arm.tokenizer == tokenizer]
     if budget.equal == "bytes":
         n_bytes = int(budget.amount)
     else:
         n_bytes = round(max(arm.allowance.n_bytes for arm in arms) * 1.02) + 1000
     needed = max(arm.allowance.n_tokens for arm in arms) + 1
     while True:
-        folder = materials.folder / "shards" / tokenizer / f"seed{seed}"
-        _encode(materials, tokenizer, materials.train_text, folder, {"seed": seed, "n_bytes": n_bytes})
+        folder = study_inputs.folder / "shards" / tokenizer / f"seed{seed}"
+        _encode(study_inputs, tokenizer, study_inputs.train_text, folder, {"seed": seed, "n_bytes": n_bytes})
         if budget.equal == "bytes" or len(TokenShards(folder)) >= needed:
             return folder, n_bytes
         n_bytes = round(n_bytes * 1.1)
 
 
 def _encode(
-    materials: Materials, tokenizer: str, text: StoredText, folder: Path, order: dict[str, Any]
+    study_inputs: StudyInputs, tokenizer: str, text: StoredText, folder: Path, order: dict[str, Any]
 ) -> None:
-    own = materials.tokenizers[tokenizer]
+    own = study_inputs.tokenizers[tokenizer]
     mark = folder.parent / f"{folder.name}.inputs"
     wanted = json.dumps([own.fingerprint, text.sha256, order]).encode()
     if mark.exists() and mark.read_bytes() == wanted:
         return
-    materials.report(f"encoding {folder.relative_to(materials.folder)}")
+    study_inputs.report(f"encoding {folder.relative_to(study_inputs.folder)}")
     mark.unlink(missing_ok=True)
     texts = (
         text.in_order(order["seed"], order["n_bytes"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.experiment.grid import cells, trials
-from bytemill.experiment.prepare import Materials
+from bytemill.experiment.prepare import StudyInputs
 from bytemill.experiment.probe import probe_rates
 from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import LEARNED_SHARE, detectable_difference
@@ -128,14 +128,18 @@ def plan_study(
     study = load_study(path)
     own = StudyFolder(Path(Path(path).stem if folder is None else folder))
     own.claim(Path(path))
-    materials = Materials(study, own.path, Path(path).parent, report)
-    rates = probe_rates(materials, report) if probe or study.budget.equal == "time" else materials.rates or {}
-    n_text, share = materials.train_text.n_bytes, study.learning_rate.share
+    study_inputs = StudyInputs(study, own.path, Path(path).parent, report)
+    rates = (
+        probe_rates(study_inputs, report)
+        if probe or study.budget.equal == "time"
+        else study_inputs.rates or {}
+    )
+    n_text, share = study_inputs.train_text.n_bytes, study.learning_rate.share
     arms = [
         PlannedArm(
             arm.tokenizer,
             arm.model,
-            materials.tokenizers[arm.tokenizer].n_vocab,
+            study_inputs.tokenizers[arm.tokenizer].n_vocab,
             arm.parameters,
             arm.allowance.n_steps,
             arm.allowance.n_tokens,
@@ -144,12 +148,12 @@ def plan_study(
             arm.allowance.flops,
             arm.allowance.n_bytes / n_text,
             arm.allowance.n_tokens / rate if (rate := rates.get((arm.tokenizer, arm.model))) else None,
-            _expectation(materials, arm, arm.allowance.n_steps),
-            _expectation(materials, arm, max(1, int(arm.allowance.n_steps * share)))
+            _expectation(study_inputs, arm, arm.allowance.n_steps),
+            _expectation(study_inputs, arm, max(1, int(arm.allowance.n_steps * share)))
             if study.learning_rate.search
             else None,
         )
-        for arm in materials.arms(rates)
+        for arm in study_inputs.arms(rates)
     ]
     n_seeds = len(study.seed_list)
     n_trials = len(study.learning_rate.search) * len(study.trial_seeds)
@@ -166,15 +170,15 @@ def plan_study(
         per_seed * n_seeds + trial_flops,
         trial_flops,
         None if None in seconds else sum(own or 0.0 for own in seconds) * weight,
-        _disk_bytes(materials, arms, n_trials),
-        materials.context_bytes,
+        _disk_bytes(study_inputs, arms, n_trials),
+        study_inputs.context_bytes,
         None if low is None or high is None else (low, high),
         _warnings(arms, n_seeds),
     )
 
 
-def _expectation(materials: Materials, arm: Arm, n_steps: int) -> Expectation | None:
-    study = materials.study
+def _expectation(study_inputs: StudyInputs, arm: Arm, n_steps: int) -> Expectation | None:
+    study = study_inputs.study
     rate = max(study.learning_rate.search, default=study.learning_rate.fixed)
     settings = {
         **{f"model.{name}": value for name, value in arm.shape.to_dict().items()},
@@ -185,25 +189,25 @@ def _expectation(materials: Materials, arm: Arm, n_steps: int) -> Expectation | 
     if config.optimizer.name == "sgd":
         return None
     total = rate * sum(rate_share(step, config) for step in range(n_steps))
-    n_ids = materials.tokenizers[arm.tokenizer].n_vocab
+    n_ids = study_inputs.tokenizers[arm.tokenizer].n_vocab
     return Expectation(
         n_steps,
         math.log2(n_ids),
-        materials.unigram_entropy[arm.tokenizer],
+        study_inputs.unigram_entropy[arm.tokenizer],
         arm.shape.d_model * total / math.log(2),
     )
 
 
-def _disk_bytes(materials: Materials, arms: list[PlannedArm], n_trials: int) -> int:
-    seeds = {*materials.study.seed_list, *(materials.study.trial_seeds if n_trials else [])}
+def _disk_bytes(study_inputs: StudyInputs, arms: list[PlannedArm], n_trials: int) -> int:
+    seeds = {*study_inputs.study.seed_list, *(study_inputs.study.trial_seeds if n_trials else [])}
     per_tokenizer: dict[str, int] = {}
     for arm in arms:
         width = 2 if arm.n_ids <= 1 << 16 else 4
         per_tokenizer[arm.tokenizer] = max(per_tokenizer.get(arm.tokenizer, 0), arm.n_tokens * width)
     checkpoints = sum(sum(arm.parameters.values()) for arm in arms) * _BYTES_PER_PARAMETER
     shards = len(seeds) * sum(per_tokenizer.values())
-    n_models = len(materials.study.seed_list) + n_trials
-    return materials.train_text.n_bytes + shards + n_models * checkpoints
+    n_models = len(study_inputs.study.seed_list) + n_trials
+    return study_inputs.train_text.n_bytes + shards + n_models * checkpoints
 
 
 def _warnings(arms: list[PlannedArm], n_seeds: int) -> list[str]:

@@ -21,7 +21,7 @@ from bytemill.experiment.scoring import common_context
 from bytemill.lm.planning import parameters_by_part
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.tokenizer import open_tokenizer
-from bytemill.training.train import TrainingStoppedEarly, train
+from bytemill.training.pipeline import TrainingStoppedEarly, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ class Arm:
     """By part: embeddings, output layer, rest."""
 
 
-class Materials:
+class StudyInputs:
     """The text and the tokenizers of a study in its folder, and what follows from them.
 
     Args:

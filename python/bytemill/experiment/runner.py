@@ -18,7 +18,7 @@ from bytemill.experiment.cell_job import cell_job
 from bytemill.experiment.cheap_figures import write_figures
 from bytemill.experiment.findings import Findings, tuning_bits
 from bytemill.experiment.grid import Cell, cells, trials
-from bytemill.experiment.prepare import Materials
+from bytemill.experiment.prepare import StudyInputs
 from bytemill.experiment.probe import probe_rates
 from bytemill.experiment.report import report
 from bytemill.experiment.results import StudyFolder
@@ -122,7 +122,7 @@ class _Run:
         on_event: Callable[[Event], None],
     ) -> None:
         self._study, self._folder, self._execute, self._on_event = study, folder, execute, on_event
-        self._materials = Materials(
+        self._study_inputs = StudyInputs(
             study, folder.path, path.parent, lambda what: on_event(Event("preparing", message=what))
         )
         self._trials, self._cells = trials(study), cells(study)
@@ -130,29 +130,29 @@ class _Run:
         self._failures: dict[str, str] = {}
 
     def finish(self) -> None:
-        materials = self._materials
+        study_inputs = self._study_inputs
         # Everything that can be wrong is found before the first model is trained.
         if self._study.budget.equal == "time":
-            probe_rates(materials, lambda what: self._on_event(Event("preparing", message=what)))
-        arms = materials.arms(materials.rates)
-        _ = materials.context_bytes
+            probe_rates(study_inputs, lambda what: self._on_event(Event("preparing", message=what)))
+        arms = study_inputs.arms(study_inputs.rates)
+        _ = study_inputs.context_bytes
         self._folder.write_grid(
             {
                 "title": self._study.title,
                 "budget": self._study.budget.to_dict(),
                 "tokenizers": {
                     name: {"fingerprint": own.fingerprint, "n_ids": own.n_vocab}
-                    for name, own in materials.tokenizers.items()
+                    for name, own in study_inputs.tokenizers.items()
                 },
                 "models": {name: self._study.shape(name, 1).to_dict() for name in self._study.models},
                 "seeds": self._study.seed_list,
                 "domains": list(self._study.text.validation),
                 "parameters": {f"{arm.tokenizer}/{arm.model}": arm.parameters for arm in arms},
-                "context_bytes": materials.context_bytes,
+                "context_bytes": study_inputs.context_bytes,
                 "cells": [cell.name for cell in (*self._trials, *self._cells)],
                 "text": {
-                    "train": materials.train_text.sha256,
-                    **{name: text.sha256 for name, text in materials.domains.items()},
+                    "train": study_inputs.train_text.sha256,
+                    **{name: text.sha256 for name, text in study_inputs.domains.items()},
                 },
             }
         )
@@ -161,7 +161,7 @@ class _Run:
         self._publish()
         self._folder.write_failures(self._failures)
         self._on_event(Event("preparing", message="writing the report"))
-        write_figures(materials)
+        write_figures(study_inputs)
         write_text(self._folder.report, report(Findings(self._folder.path)))
 
     def _best_rate(self, cell: Cell) -> float:
@@ -196,7 +196,7 @@ class _Run:
         for cell in planned:
             try:
                 rate = rate_of(cell) if cell.trial_rate is None else cell.trial_rate
-                job = cell_job(self._materials, cell, rate)
+                job = cell_job(self._study_inputs, cell, rate)
             except BytemillError as error:
                 self._fail(cell.name, str(error))
                 continue

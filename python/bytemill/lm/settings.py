@@ -79,4 +79,4 @@ def _hint(problem: str, context: Mapping[str, Any]) -> str:
         case "tuple_type":
             return 'write a list of names: ["a", "b"]'
         case _:
-            return "`bytemill lm train --help` names the type of each setting"
+            return "`bytemill lm train --help-all` names the type of each setting"

@@ -11,7 +11,7 @@ from bytemill.report.charts import (
     line_chart,
     parts_chart,
 )
-from bytemill.report.render import Figure, Table, render
+from bytemill.report.rendering import Figure, Table, render
 from bytemill.report.shapes import Chart
 
 __all__ = [

@@ -1,14 +1,14 @@
 """Token shards: files of ids in several layouts, with a manifest."""
 
 from bytemill.shards.convert import ConvertProgress, convert_shards
+from bytemill.shards.corpus_reader import ShardCorpus
 from bytemill.shards.encode import encode_corpus
 from bytemill.shards.manifest import Manifest, ShardInfo, ShardSettings, SourceInfo, read_manifest
 from bytemill.shards.pipeline import EncodeProgress
 from bytemill.shards.reader import TokenShards
 from bytemill.shards.reencode import reencode_shards, shard_corpus
-from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.shards.stored_tokens import StoredTokens
-from bytemill.shards.verify import verify
+from bytemill.shards.verification import verify
 
 __all__ = [
     "ConvertProgress",

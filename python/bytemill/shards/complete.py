@@ -17,7 +17,7 @@ from bytemill.shards.manifest import (
     write_manifest,
 )
 from bytemill.shards.source_stamps import changed_source, without_names
-from bytemill.shards.verify import size_problems
+from bytemill.shards.verification import size_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

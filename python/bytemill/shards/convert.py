@@ -19,7 +19,7 @@ from bytemill.shards.output_folder import output_folder
 from bytemill.shards.separators import move_separators
 from bytemill.shards.shard_writer import ShardWriter
 from bytemill.shards.token_source import TokenBlock, TokenSource, find_separator, open_tokens
-from bytemill.shards.verify import require_intact
+from bytemill.shards.verification import require_intact
 from bytemill.storage.input_check import check_folder_is_no_input
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bytemill.errors import ShardError
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import Manifest, read_manifest
 from bytemill.shards.stored_tokens import local_shards
-from bytemill.shards.verify import documents_problem, open_shard, size_problems
+from bytemill.shards.verification import documents_problem, open_shard, size_problems
 from bytemill.storage import url_of
 
 TokenArray: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]

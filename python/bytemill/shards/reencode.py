@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from bytemill.errors import SpecialTokenError
 from bytemill.formats.spec import special_rules
+from bytemill.shards.corpus_reader import OnError, ShardCorpus
 from bytemill.shards.encode import EncodeOptions, encode_corpus
-from bytemill.shards.shard_corpus import OnError, ShardCorpus
 from bytemill.shards.token_source import find_separator, open_tokens
-from bytemill.shards.verify import require_intact
+from bytemill.shards.verification import require_intact
 
 if TYPE_CHECKING:
     import os

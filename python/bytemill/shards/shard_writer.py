@@ -19,7 +19,7 @@ from bytemill.shards.manifest import (
     shard_name,
     sidecar_files,
 )
-from bytemill.shards.verify import file_problem
+from bytemill.shards.verification import file_problem
 from bytemill.system.atomic_files import partial_name, write_bytes
 
 if TYPE_CHECKING:

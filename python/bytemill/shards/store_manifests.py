@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from bytemill.shards.complete import Request
     from bytemill.storage import StoreFolder
     from bytemill.storage.store import Version
-    from bytemill.storage.unfinished_uploads import UnfinishedUpload
 
 _AGAIN_HINT = "write them again with --overwrite (overwrite=True)"
 
@@ -171,16 +170,8 @@ def restamp(parts: Iterable[StoreFolder], before: Iterable[Manifest], after: Ite
 
 
 def remove_unnamed(folder: StoreFolder, manifest: Manifest) -> None:
-    """Remove what encodings that did not end have left: files that the manifest does not name, and parts of uploads."""
+    """Remove the files of encodings that did not end, which the manifest does not name."""
     folder.delete(unnamed_files(folder, manifest))
-    folder.abort_uploads(unfinished_uploads(folder))
-
-
-def unfinished_uploads(folder: StoreFolder) -> list[UnfinishedUpload]:
-    """Return the uploads of files of shards that have begun and not ended, where the store tells."""
-    return [
-        each for each in folder.unfinished_uploads() if is_shard_name(each.name) or is_sidecar_name(each.name)
-    ]
 
 
 def unnamed_files(folder: StoreFolder, manifest: Manifest | None) -> dict[str, int]:

@@ -1,11 +1,10 @@
-"""Credentials for S3: the profiles in `~/.aws`, which obstore does not read, and keys for requests that it has not."""
+"""Credentials for S3: the profiles in `~/.aws`, which obstore does not read."""
 
 from __future__ import annotations
 
 import configparser
 import importlib
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +15,6 @@ OTHER_CREDENTIALS = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 """Variables of credentials that obstore finds itself."""
-
-
-@dataclass(frozen=True)
-class Keys:
-    """What a request to S3 is signed with."""
-
-    id: str
-    secret: str = field(repr=False)
-    token: str | None = field(repr=False, default=None)
-
-
-def access_keys() -> Keys | None:
-    """Return the keys that the environment or a profile has; None where only obstore knows how to get them."""
-    own = {"access_key_id": os.environ.get("AWS_ACCESS_KEY_ID"), "secret_access_key": None, "token": None}
-    if own["access_key_id"] and "AWS_PROFILE" not in os.environ:
-        own["secret_access_key"] = os.environ.get("AWS_SECRET_ACCESS_KEY")
-        own["token"] = os.environ.get("AWS_SESSION_TOKEN")
-    else:
-        options = profile_options()
-        provider = options.get("credential_provider")
-        own = dict(provider() if provider else options.get("config", {}))
-    if not own.get("access_key_id") or not own.get("secret_access_key"):
-        return None
-    return Keys(str(own["access_key_id"]), str(own["secret_access_key"]), own.get("token"))
-
-
-def region() -> str:
-    """Return the region of the environment or of the profile, as obstore sees it."""
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-        if os.environ.get(name):
-            return os.environ[name]
-    return str(profile_options().get("config", {}).get("region", "us-east-1"))
 
 
 def profile_options() -> dict[str, Any]:

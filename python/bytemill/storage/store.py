@@ -16,7 +16,6 @@ from bytemill.storage.aws_profile import profile_options
 from bytemill.storage.location import SCHEMES, without_secrets
 from bytemill.storage.missing_credentials import missing_credentials, require_credentials
 from bytemill.storage.requests import RequestPool
-from bytemill.storage.unfinished_uploads import UnfinishedUpload, abort_uploads, unfinished_uploads
 from bytemill.system.atomic_files import AtomicFile
 from bytemill.system.extras import install_hint
 
@@ -281,14 +280,6 @@ class StoreFolder:
             return self._request(folder or "", read)
         except FileNotFoundError:
             return {}
-
-    def unfinished_uploads(self) -> list[UnfinishedUpload]:
-        """Return the uploads in this folder, at any depth, that have begun and not ended, where the store tells."""
-        return _interruptible(lambda: unfinished_uploads(self.url))
-
-    def abort_uploads(self, uploads: Iterable[UnfinishedUpload]) -> None:
-        """Remove the parts of uploads that have not ended."""
-        _interruptible(lambda: abort_uploads(self.url, uploads))
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; those that are not there are no error."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import tiktoken
 from gguf import GGUFEndian, GGUFReader, GGUFWriter, TokenType
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken.load import load_tiktoken_bpe
 from tokenizers import pre_tokenizers
@@ -378,7 +378,6 @@ def test_starcoders_expression_equals_digits_followed_by_gpt2() -> None:
         ]
     )
 
-    @settings(max_examples=200, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         data = text.encode()
@@ -391,7 +390,6 @@ def test_starcoders_expression_equals_digits_followed_by_gpt2() -> None:
 
 @pytest.mark.parametrize("pattern", sorted({known.pattern for known in PRE_TOKENIZERS.values()}))
 def test_every_pre_tokenizer_pattern_matches_all_text(pattern: str) -> None:
-    @settings(max_examples=40, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         ends = [end for _, end in pretoken_spans(text, pattern)]
@@ -427,7 +425,6 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
 
 
 def test_any_spec_survives_a_gguf_round_trip(tmp_path: Path) -> None:
-    @settings(max_examples=40, deadline=None)
     @given(specs())
     def check(spec: TokenizerSpec) -> None:
         with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tiktoken as oracle
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
 from tokenizers import AddedToken, Regex, decoders, pre_tokenizers
@@ -69,7 +69,6 @@ def test_a_trained_tokenizer_gives_the_same_ids_in_hugging_face(tmp_path: Path, 
     theirs = opened_by_hugging_face(ours, tmp_path)
     assert theirs.get_vocab_size() == ours.n_vocab
 
-    @settings(max_examples=100, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         assert_same_ids(ours, theirs, [text])
@@ -114,7 +113,6 @@ def test_a_tokenizer_trained_by_hugging_face_gives_the_same_ids_here(
     ours = Tokenizer.load(path)
     assert ours.n_vocab == theirs.get_vocab_size()
 
-    @settings(max_examples=100, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         assert_same_ids(ours, theirs, [text])
@@ -131,7 +129,6 @@ def rank_lists(draw: st.DrawFn) -> dict[bytes, int]:
     return {token: rank for rank, token in enumerate([*(bytes([i]) for i in range(256)), *tokens])}
 
 
-@settings(max_examples=60, deadline=None)
 @given(rank_lists(), st.lists(st.text("ab ", max_size=14), min_size=1, max_size=5))
 def test_any_ranks_give_the_same_ids_in_tiktoken_in_hugging_face_and_here(
     tmp_path_factory: pytest.TempPathFactory, ranks: dict[bytes, int], texts: list[str]
@@ -262,7 +259,6 @@ def document_of(
     return json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": pre_tokenizer, "model": model})
 
 
-@settings(max_examples=150, deadline=None)
 @given(rank_lists(), st.data())
 def test_several_merges_for_one_token_give_the_same_ids(ranks: dict[bytes, int], data: st.DataObject) -> None:
     merges = with_every_split(ranks)
@@ -344,7 +340,6 @@ def test_a_merge_of_later_parts_is_left_out() -> None:
     assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), texts)
 
 
-@settings(max_examples=300, deadline=None)
 @given(rank_lists(), st.data())
 def test_the_core_chooses_the_merges_that_the_reader_chooses(
     ranks: dict[bytes, int], data: st.DataObject

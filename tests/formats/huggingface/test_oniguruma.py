@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
@@ -50,7 +50,6 @@ def found_by_bytemill(expression: str) -> Callable[[str], list[str]]:
 def test_rust_expressions_split_the_same_in_oniguruma(expression: str) -> None:
     theirs, ours = found_by_oniguruma(to_oniguruma(expression)), found_by_bytemill(expression)
 
-    @settings(max_examples=150, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         assert theirs(text) == ours(text)
@@ -73,7 +72,6 @@ def test_rust_expressions_split_the_same_in_oniguruma(expression: str) -> None:
 def test_oniguruma_expressions_split_the_same_in_rust(expression: str) -> None:
     theirs, ours = found_by_oniguruma(expression), found_by_bytemill(from_oniguruma(expression))
 
-    @settings(max_examples=150, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         assert theirs(text) == ours(text)
@@ -124,7 +122,6 @@ def expressions(draw: st.DrawFn) -> str:
     return "|".join([*branches, r"[\s\S]"])
 
 
-@settings(max_examples=300, deadline=None)
 @given(expressions(), st.lists(TEXTS, min_size=1, max_size=4))
 def test_random_expressions_split_the_same_or_are_refused(expression: str, texts: list[str]) -> None:
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
@@ -129,7 +129,6 @@ FALCON = {
     ],
     ids=lambda value: "+".join(step["type"] for step in value["pretokenizers"]),
 )
-@settings(max_examples=200)
 @given(text=TEXTS | st.text("ò²³¹¼½¾ó1234ab !?«»\u2e42\u166d\U000111c9\u2e43é", max_size=20))
 def test_steps_on_bytes_and_punctuation_split_as_in_hugging_face(
     pre_tokenizer: dict[str, Any], text: str
@@ -159,7 +158,6 @@ def test_all_characters_are_punctuation_or_not_as_in_hugging_face() -> None:
 def test_a_pattern_splits_the_same_in_hugging_face(pattern: str | None) -> None:
     theirs, ours = split_by_hugging_face(to_pre_tokenizer(pattern)), split_here(pattern)
 
-    @settings(max_examples=300, deadline=None)
     @example("a\n  ")
     @example("a \n \n x\n\n  ")
     @example("12345678 '٣٣٣٣")
@@ -215,7 +213,6 @@ def test_pre_tokenizers_of_published_files_are_recognized(pre_tokenizer: dict[st
     assert from_pre_tokenizer(pre_tokenizer, "f") == _core.NAMED_PATTERNS[name]
     theirs, ours = split_by_hugging_face(pre_tokenizer), split_here(name)
 
-    @settings(max_examples=100, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         assert theirs(text) == ours(text)
@@ -232,7 +229,6 @@ def test_tiktokens_own_expression_is_read_as_oniguruma_reads_it() -> None:
     theirs, ours = split_by_hugging_face(pre_tokenizer), split_here(pattern)
     assert ours("12345678") == theirs("12345678") == ["12345678"]
 
-    @settings(max_examples=200, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         assert theirs(text) == ours(text)

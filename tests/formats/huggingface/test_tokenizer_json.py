@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tiktoken_ext.openai_public
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill._core import NAMED_PATTERNS
@@ -185,7 +185,6 @@ def specs(draw: st.DrawFn) -> TokenizerSpec:
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(specs())
 def test_any_spec_survives_a_round_trip_also_through_hugging_face(spec: TokenizerSpec) -> None:
     text = huggingface.write(spec)
@@ -484,7 +483,6 @@ def test_a_truncated_file_is_refused(make_spec: MakeSpec) -> None:
             huggingface.from_text(text[:n_characters])
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_file_with_any_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
     spec = TokenizerSpec(

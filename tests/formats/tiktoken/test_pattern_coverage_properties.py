@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bytemill._core import Encoder
@@ -43,14 +43,12 @@ def few_characters() -> Iterator[None]:
     tiktoken_patterns.coverage_gap.cache_clear()
 
 
-@settings(deadline=None, max_examples=120)
 @given(pattern=PATTERNS, text=st.text(alphabet="ab! \né", max_size=12))
 def test_tiktoken_drops_nothing_if_the_pattern_covers_all_text(pattern: str, text: str) -> None:
     assume(coverage_gap(pattern) is None)
     assert dropped(pattern, text) == text
 
 
-@settings(deadline=None)
 @given(pattern=PLAIN)
 def test_the_reported_character_is_not_matched(pattern: str) -> None:
     assume("{0}" not in pattern)  # an alternative that holds such a part is not looked into: that is no proof

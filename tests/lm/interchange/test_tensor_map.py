@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.lm import ModelConfig
@@ -39,7 +39,6 @@ def config(layout: str, **options: Any) -> ModelConfig:
     kv_heads=st.sampled_from([None, 1, 2]),
     head_dim=st.sampled_from([None, 4, 6]),
 )
-@settings(max_examples=30, deadline=None)
 def test_the_layouts_are_bijections(
     layout: Layout, tied: bool, bias: bool, qk_norm: bool, kv_heads: int | None, head_dim: int | None
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.lm.training.batch_reader import n_pass_sizes, n_sequences, pass_sizes, sequences_at
@@ -14,7 +14,6 @@ from bytemill.lm.training.config import Resolved, TrainingConfig
 from bytemill.lm.training.trainer import train
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 20), st.integers(1, 40), st.integers(0, 60))
 def test_a_ramp_grows_in_multiples_to_the_full_step(start: int, k: int, n_ramp: int, n_steps: int) -> None:
     config = TrainingConfig(batch_size=start * k, batch_ramp_start=start, batch_ramp_steps=n_ramp)
@@ -28,7 +27,6 @@ def test_a_ramp_grows_in_multiples_to_the_full_step(start: int, k: int, n_ramp: 
     assert n_sequences(n_steps, config) == sum(sequences_at(step, config) for step in range(n_steps))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.integers(1, 6), st.integers(1, 40), st.integers(1, 5), st.integers(1, 3), st.integers(0, 60), st.data()
 )

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError, ShardError
-from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.decoding import generate
 from bytemill.lm.loading import load_trained
 from bytemill.lm.training import run_checkpoint
 from bytemill.lm.training.config import Resolved

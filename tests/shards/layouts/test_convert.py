@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import OutputError, ShardError
@@ -160,7 +160,6 @@ def test_separators_move_as_one_document_after_another_would(
     assert documents_in(moved) == moved_slowly(arranged, to_front)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 @given(
     documents_of,
     st.sampled_from([behind, in_front]),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import ShardError
@@ -14,7 +14,6 @@ from bytemill.shards.token_source import open_tokens
 
 IDS = np.arange(40, dtype=np.uint16)
 ENDS = np.array([3, 3, 20, 40], np.uint64)
-quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
 
 
 def write(folder: Path, name: str) -> Path:
@@ -50,7 +49,6 @@ def test_what_is_whole_is_read(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 @given(data=st.data())
-@quick
 def test_damage_anywhere_is_an_error_or_other_ids(folder: Path, name: str, data: st.DataObject) -> None:
     path = write(folder, name)
     files = sorted(file for file in folder.iterdir() if file.name.startswith(path.stem))

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import Corpus, Tokenizer
 from bytemill.corpus.documents import Position
 from bytemill.errors import CorpusError, ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
+from bytemill.shards.corpus_reader import ShardCorpus
 from bytemill.shards.layouts import LAYOUTS
 from bytemill.shards.manifest import Manifest
 from bytemill.shards.reencode import reencode_shards, shard_corpus
-from bytemill.shards.shard_corpus import ShardCorpus
 from bytemill.shards.token_source import open_tokens
 
 END = "<|endoftext|>"
@@ -335,7 +335,6 @@ def test_an_interrupted_run_goes_on_to_the_same_files(
 texts = st.lists(st.text(st.sampled_from("theé日🦀 \n<|user|>"), max_size=12), min_size=1, max_size=8)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(
     documents=texts,
     layout=st.sampled_from(["npy", "llmc"]),
@@ -373,7 +372,6 @@ def test_batches_of_any_size_hold_the_documents(
     batch_tokens=st.integers(1, 20),
     on_error=st.sampled_from(["skip", "replace"]),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
 def test_broken_documents_are_left_out_or_replaced_however_long(
     tmp_path_factory: pytest.TempPathFactory,
     old: Tokenizer,

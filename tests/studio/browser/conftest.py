@@ -11,13 +11,21 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip without a browser, unless $BYTEMILL_BROWSER is "required"."""
-    if CHROMIUM is None and os.environ.get("BYTEMILL_BROWSER") != "required":
-        skip = pytest.mark.skip(reason="platform: no Chromium (apt-get install chromium)")
-        for item in items:
-            if "studio/browser" in item.path.as_posix():
-                item.add_marker(skip)
+    """Mark what `make test-web` runs: all tests here but those marked `smoke`.
+
+    They are skipped without a browser, unless $BYTEMILL_BROWSER is "required".
+    """
+    skip = pytest.mark.skip(reason="platform: no Chromium (apt-get install chromium)")
+    is_skipped = CHROMIUM is None and os.environ.get("BYTEMILL_BROWSER") != "required"
+    for item in items:
+        if "studio/browser" not in item.path.as_posix():
+            continue
+        if item.get_closest_marker("smoke") is None:
+            item.add_marker(pytest.mark.browser)
+        if is_skipped:
+            item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ def wait_for_count(page: Any, n: int) -> None:
     until(page, f"document.querySelector('[data-testid=n-tokens]').textContent === '{n:,}'")
 
 
+@pytest.mark.smoke
 def test_tokens(open_page: Open, root: Path, tokenizer_id: str):
     tokenizer = bytemill.Tokenizer.load(root / "tokenizer.json")
     page = open_page(f"#tokens?tokenizer={tokenizer_id}")
@@ -146,6 +147,7 @@ def test_right_to_left_and_combining_text_keep_the_order_of_tokens(open_page: Op
     assert arabic.count() == 0 or arabic.first.evaluate("(t) => getComputedStyle(t).unicodeBidi") == "isolate"
 
 
+@pytest.mark.smoke
 def test_the_vocabulary(open_page: Open, root: Path, tokenizer_id: str):
     tokenizer = bytemill.Tokenizer.load(root / "tokenizer.json")
     vocab = tokenizer.vocab
@@ -189,6 +191,7 @@ def test_the_vocabulary(open_page: Open, root: Path, tokenizer_id: str):
     assert card.locator("mark").count() >= 1
 
 
+@pytest.mark.smoke
 def test_compare(open_page: Open, root: Path, client: httpx.Client):
     ids = [id_of(client, name) for name in ("tokenizer", "smaller")]
     text = "The cat saw the naïve bird.\nThe dog ate.\n"
@@ -211,6 +214,7 @@ def test_compare(open_page: Open, root: Path, client: httpx.Client):
     page.wait_for_selector("text=have changed since")
 
 
+@pytest.mark.smoke
 def test_generate_branch_and_keep_both_tails(open_page: Open, model_id: str):
     page = open_page(f"#generate?model={model_id}&prompt=The")
     page.get_by_label("Number of tokens").fill("12")
@@ -272,6 +276,7 @@ def test_the_sampling_lab(open_page: Open, model_id: str):
     page.wait_for_selector("text=300 tokens left")
 
 
+@pytest.mark.smoke
 def test_surprisal_of_two_models(open_page: Open, model_id: str, client: httpx.Client):
     text = "The cat saw the dog."
     page = open_page(f"#generate?model={model_id}&generate.mode=surprisal&text={quote(text)}")
@@ -294,6 +299,7 @@ def test_over_all_checkpoints(open_page: Open, model_id: str):
     assert texts(page, "[aria-label='Over checkpoints'] tbody td.n") == ["2", "4", "6"]
 
 
+@pytest.mark.smoke
 def test_inside(open_page: Open, model_id: str):
     page = open_page(f"#inside?model={model_id}&prompt={quote('The cat saw the dog.')}")
     page.get_by_role("button", name="Look inside").click()
@@ -311,6 +317,7 @@ def test_inside(open_page: Open, model_id: str):
     page.wait_for_selector("[aria-label=Head] td.n:has-text('100.0 %')")
 
 
+@pytest.mark.smoke
 def test_runs_and_studies(open_page: Open, root: Path):
     page = open_page("#runs")
     page.wait_for_selector("text=runs/first")
@@ -351,6 +358,7 @@ def test_nothing_is_copied_before_its_arguments_are_known(open_page: Open, clien
     page.wait_for_selector("button:has-text('Copy as Python'):not([disabled])")
 
 
+@pytest.mark.smoke
 def test_a_link_opens_the_same_view(open_page: Open, root: Path, tokenizer_id: str):
     text = "The cat & the dog #1?"
     page = open_page(f"#tokens?tokenizer={tokenizer_id}")

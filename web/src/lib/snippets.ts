@@ -162,7 +162,7 @@ export function generationSnippet({ model, prompt, sampling, maxTokens, seed, id
   if (ids !== null) {
     return {
       python: () =>
-        `from bytemill.lm.generation.generate import next_tokens\n` +
+        `from bytemill.lm.generation.decoding import next_tokens\n` +
         `from bytemill.lm.generation.text_generation import ids_without_token\n` +
         loaded +
         `tok = trained.tokenizer\n` +

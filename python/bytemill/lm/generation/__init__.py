@@ -1,5 +1,5 @@
 """Text generation: sampling, decoding loops, streamed text."""
 
-from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.decoding import generate
 
 __all__ = ["generate"]

@@ -10,7 +10,13 @@ from bytemill.lm.planning.formulas import (
     step_flops,
     training_memory,
 )
-from bytemill.lm.planning.plan import TOKENS_PER_PARAMETER, Plan, compute_optimal_tokens, plan, training_days
+from bytemill.lm.planning.training_plan import (
+    TOKENS_PER_PARAMETER,
+    Plan,
+    compute_optimal_tokens,
+    plan,
+    training_days,
+)
 
 __all__ = [
     "TOKENS_PER_PARAMETER",

@@ -301,7 +301,7 @@ class Resolved:
     """Key -> "default", "preset tiny", a file name, an environment variable or an option."""
 
 
-_LIST_SETTINGS = "`bytemill lm train --help` lists all settings"
+_LIST_SETTINGS = "`bytemill lm train --help-all` lists all settings"
 
 
 def setting_keys() -> list[str]:

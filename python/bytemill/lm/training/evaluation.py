@@ -12,7 +12,7 @@ from bytemill.lm.batches import key_of, spread_starts
 from bytemill.lm.evaluate.hellaswag import evaluate_hellaswag
 from bytemill.lm.evaluate.text import TextScore, evaluate_windows, mean_score
 from bytemill.lm.evaluate.token_classes import LossByClass
-from bytemill.lm.generation.generate import generate
+from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
 from bytemill.lm.training.batch_reader import divide_batch
 from bytemill.lm.training.data import UNNAMED

@@ -214,7 +214,6 @@ class StoredRun:
             return name.startswith("checkpoints/") and not name.startswith(folder)
 
         self._store.delete(filter(is_old, self._store.list()))
-        self._store.abort_uploads(each for each in self._store.unfinished_uploads() if is_old(each.name))
 
     def _taken(self) -> OutputError:
         return OutputError(

@@ -143,7 +143,7 @@ async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> Streami
     await run_in_threadpool(lambda: studio.models.check(_entry(studio, model_id), spec.checkpoint))
 
     def work(check: Check) -> Iterator[tuple[str, dict[str, Any]]]:
-        from bytemill.lm.generation.generate import next_tokens
+        from bytemill.lm.generation.decoding import next_tokens
         from bytemill.lm.generation.text_generation import ids_without_token, token_probabilities
 
         loaded = _load(studio, model_id, spec)
@@ -181,7 +181,7 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
     """Return the distribution of the next token after each step of sampling."""
 
     def work(_: Check) -> Stages:
-        from bytemill.lm.generation.generate import next_tokens
+        from bytemill.lm.generation.decoding import next_tokens
         from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import sampling_stages
 

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from bytemill.lm.kernels.triton import causal_attention
 from bytemill.lm.model import causal_mask, scaled_dot_product_attention
+from tests.support.examples import few
 
 
 def random_heads(
@@ -88,7 +89,7 @@ def test_bfloat16_differs_by_its_rounding_alone(heads: tuple[int, int], device: 
     check(device, n_tokens=70, heads=heads, dtype=torch.bfloat16, bound=2**-6)
 
 
-@settings(max_examples=4, deadline=None)
+@few
 @given(st.integers(1, 70), st.integers(1, 40), st.integers(1, 3), st.none() | st.integers(1, 80))
 def test_every_shape_equals_the_textbook(
     device: str, n_tokens: int, width: int, n_groups: int, window: int | None

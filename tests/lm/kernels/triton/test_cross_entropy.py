@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from bytemill.lm.kernels.triton import cross_entropy as module
 from bytemill.lm.kernels.triton import linear_losses, losses_and_gradients
 from bytemill.lm.loss import cross_entropy, token_losses, token_losses_and_log_z
+from tests.support.examples import few
 
 Z_LOSS = 0.01
 
@@ -50,7 +51,7 @@ def test_bfloat16_gradients_differ_by_their_rounding_alone(device: str) -> None:
     check(logits.bfloat16(), targets, device, bound=2**-7)
 
 
-@settings(max_examples=10, deadline=None)
+@few
 @given(st.integers(1, 12), st.integers(1, 600))
 def test_vocabularies_larger_than_a_block_equal_the_textbook(
     device: str, n_rows: int, vocab_size: int

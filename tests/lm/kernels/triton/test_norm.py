@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from bytemill.lm.kernels.triton import normalized
 from bytemill.lm.model import layer_norm, rms_norm
+from tests.support.examples import few
 
 KINDS = pytest.mark.parametrize(
     ("centred", "has_bias"), [(False, False), (True, False), (True, True)], ids=["rms", "layer", "layer-bias"]
@@ -59,7 +60,7 @@ def test_bfloat16_differs_by_its_rounding_alone(centred: bool, has_bias: bool, d
     check((9, 48), centred, has_bias, torch.bfloat16, device, 2**-7)
 
 
-@settings(max_examples=6, deadline=None)
+@few
 @given(
     st.integers(1, 20), st.integers(16, 300), st.booleans()
 )  # in narrower rows, all digits of x − mean may cancel
