@@ -50,7 +50,7 @@ test: _python _cargo ## Run the tests of the Rust core and of the Python package
 	$(RUN) pytest -n 2 --dist worksteal
 
 .PHONY: test-web
-test-web: _python ## Run all tests of the studio in Chromium (three minutes)
+test-web: _python ## Run all tests of the studio in Chromium (two and a half minutes)
 	$(RUN) pytest -n 2 --dist worksteal -m "browser or smoke" tests/studio/browser
 
 .PHONY: test-night
