@@ -1,6 +1,7 @@
 """The quickstart, on a small corpus."""
 
 import functools
+import gzip
 import json
 import math
 import random
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill import quickstart
 from bytemill.cli.quickstart_summary import write_quickstart
-from bytemill.errors import CorpusError, OutputError, TokenizerError
+from bytemill.errors import CorpusError, OutputError, ShardError, TokenizerError
 from bytemill.quickstart import END_OF_TEXT, TRAINING_STEP, file_documents, python_documents, split
 from bytemill.quickstart import run as run_all
 from bytemill.shards import TokenShards
@@ -351,3 +352,33 @@ def test_a_tiny_text_trains_a_tiny_model(tmp_path: Path):
     with pytest.warns(bytemill.TrainingStoppedEarly):
         result = run_all(tmp_path / "out", corpus=[str(file)], model_steps=2)
     assert result.model is not None
+
+
+def test_the_text_of_compressed_files_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("bytemill.quickstart.MAX_BYTES", 1000)
+    file = tmp_path / "corpus.txt.gz"
+    file.write_bytes(gzip.compress(b"the same line\n" * 200))
+    assert file.stat().st_size < 1000
+    with pytest.raises(CorpusError, match=r"quickstart takes at most 1\.00 kB"):
+        file_documents([str(file)])
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_of_the_output(
+    corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "out").mkdir()
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(OutputError, match="out"):
+        run(tmp_path / "out", corpus=[corpus], vocab_size=300)
+
+
+def test_shards_that_do_not_decode_to_the_text_are_an_error(
+    corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bytemill.Tokenizer, "decode_bytes", lambda *_: b"other")
+    with pytest.raises(ShardError, match="does not decode to the bytes of"):
+        run(tmp_path / "out", corpus=[corpus], vocab_size=300)

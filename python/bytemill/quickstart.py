@@ -27,7 +27,7 @@ from bytemill.errors import CorpusError, OutputError, ShardError
 from bytemill.report import Figure, Series, line_chart, render
 from bytemill.shards import TokenShards, encode_corpus
 from bytemill.storage.input_check import check_folder_is_no_input
-from bytemill.system.atomic_files import make_folder, write_json, write_text
+from bytemill.system.atomic_files import make_folder, output_error, write_json, write_text
 from bytemill.system.extras import install_hint
 from bytemill.system.units import format_bytes, format_seconds
 from bytemill.training.pipeline import train
@@ -253,18 +253,13 @@ def file_documents(inputs: Sequence[str]) -> list[str]:
     Raises:
         CorpusError: A file cannot be read, or the corpus is empty or larger than `MAX_BYTES`.
     """
-    n_bytes = Corpus(inputs).total_bytes or 0
-    if n_bytes > MAX_BYTES:
-        raise CorpusError(
-            f"the corpus has {format_bytes(n_bytes)}; quickstart takes at most {format_bytes(MAX_BYTES)}",
-            hint="pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000",
-        )
-    documents = [
-        document
-        for text in iter_texts(list(inputs))
-        for document in text.split(END_OF_TEXT)
-        if document.strip()
-    ]
+    _check_size(Corpus(inputs).total_bytes or 0)
+    documents: list[str] = []
+    n_bytes = 0
+    for text in iter_texts(list(inputs)):
+        n_bytes += len(text.encode())
+        _check_size(n_bytes)  # compressed files hold more text than bytes
+        documents += [document for document in text.split(END_OF_TEXT) if document.strip()]
     if len(documents) < _MIN_DOCUMENTS:
         of_lines = [document.splitlines(keepends=True) for document in documents]
         n = max(1, sum(map(len, of_lines)) // (2 * _MIN_DOCUMENTS))
@@ -272,6 +267,14 @@ def file_documents(inputs: Sequence[str]) -> list[str]:
             "".join(lines[start : start + n]) for lines in of_lines for start in range(0, len(lines), n)
         ]
     return documents
+
+
+def _check_size(n_bytes: int) -> None:
+    if n_bytes > MAX_BYTES:
+        raise CorpusError(
+            f"the corpus has {format_bytes(n_bytes)}; quickstart takes at most {format_bytes(MAX_BYTES)}",
+            hint="pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000",
+        )
 
 
 def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -300,7 +303,11 @@ def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
 def _prepare(folder: Path) -> None:
     """Create the folder, or reuse that of an earlier run, which has a `quickstart.json`."""
     mark = folder / "quickstart.json"
-    if folder.is_dir() and any(folder.iterdir()) and not mark.is_file():
+    try:
+        is_used = folder.is_dir() and any(folder.iterdir()) and not mark.is_file()
+    except OSError as error:
+        raise output_error(error, folder) from error
+    if is_used:
         raise OutputError(
             f"{folder} holds files that are not from an earlier quickstart",
             hint="choose another folder: bytemill quickstart NAME",

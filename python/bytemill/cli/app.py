@@ -50,7 +50,7 @@ app.command(
     help="""Train a tokenizer and a small language model, and write a report.
 
 The corpus is the documentation that Python ships with, a few megabytes; nothing
-is downloaded. The model takes about two minutes on two CPU cores and requires
+is downloaded. The model takes a few minutes on two CPU cores and requires
 torch (the extra lm); without torch it is skipped. DIR may hold an earlier
 quickstart, which is replaced, but no other files.""",
     sort_key=1,
