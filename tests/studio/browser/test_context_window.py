@@ -75,12 +75,16 @@ def test_surprisal_and_inside_mark_the_window(open_page: Open, model_id: str, cl
     text = "The naïve bird saw the 犬. " * 8
     page = open_page(f"#generate?model={model_id}&generate.mode=surprisal&text={quote(text)}")
     page.get_by_label("Text to score").fill(text)
-    page.get_by_role("button", name="Compute the surprisal").click()
-    page.wait_for_selector("[data-testid=bits-0]")
+    # The link has begun the computation, and its button says "Stop" until it has ended.
+    again = page.get_by_role("button", name="Compute the surprisal")
+    again.wait_for()
     assert page.locator("[data-testid=start] .tok.special").inner_text() == "<|endoftext|>"
     page.locator(".segment").nth(40).click()
     starts = client.post(f"/models/{model_id}/surprisal", json={"text": text}).json()["window_starts"]
     until(page, "document.querySelectorAll('.tok.window').length === 1")
+    again.click()
+    again.wait_for()
+    until(page, "!document.querySelector('main').textContent.includes('Computing…')")
     assert page.locator(".tok.window").get_attribute("data-token") == f"0-{starts[40]}"
     assert f"has read {40 - starts[40]} tokens" in page.get_by_test_id("window").inner_text()
     check_accessibility(page)
