@@ -366,6 +366,9 @@ class TokenBoundaries:
     def n_shared(self, other: TokenBoundaries) -> int:
         """Return how many of them are boundaries in `other` too, for the same documents."""
 
+def document_side(text: str, seed: int, below: int) -> Literal[0, 1]:
+    """Return the side of a whole document in a `split` of `DocumentEncoder`."""
+
 @final
 class DocumentEncoder:
     """Encodes packed documents batch by batch. The ids of a document depend on its text alone."""

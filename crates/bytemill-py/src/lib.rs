@@ -122,6 +122,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<encoder::PyEncoder>()?;
     module.add_class::<loading::PyRankFile>()?;
     module.add_class::<pack::PyDocumentEncoder>()?;
+    module.add_function(wrap_pyfunction!(pack::document_side, module)?)?;
     module.add_class::<loading::PyCharacterJson>()?;
     module.add_class::<loading::PyTokenizerJson>()?;
     module.add_class::<measure::PyTextMarks>()?;

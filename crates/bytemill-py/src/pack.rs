@@ -56,6 +56,12 @@ impl<'py> Data<'py> {
     }
 }
 
+/// The side on which a document is split: 1 if its hash is below a number, else 0.
+#[pyfunction]
+pub fn document_side(text: &str, seed: u64, below: u64) -> usize {
+    Split { seed, below }.side(text)
+}
+
 /// Encodes packed documents, batch after batch.
 #[pyclass(name = "DocumentEncoder", module = "bytemill._core")]
 pub struct PyDocumentEncoder {

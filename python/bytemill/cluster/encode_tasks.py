@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bytemill._core import DocumentEncoder
     from bytemill.cluster.plan import Unit
     from bytemill.cluster.stage import Stage
     from bytemill.cluster.target import Target
     from bytemill.corpus import Corpus, DocumentBatch
+    from bytemill.formats.library import AnyDocumentEncoder
     from bytemill.shards.corpus_reader import ShardCorpus
     from bytemill.shards.encode_job import ShardTokenizer
     from bytemill.shards.manifest import ShardSettings
@@ -137,7 +137,7 @@ class _UnitEncoding:
             ],
         }
 
-    def _encoder(self, *, starts_inside: bool, ends_inside: bool) -> DocumentEncoder:
+    def _encoder(self, *, starts_inside: bool, ends_inside: bool) -> AnyDocumentEncoder:
         context = self._context
         encoder = document_encoder(
             context.tokenizer,
@@ -171,7 +171,7 @@ class _UnitEncoding:
         raise ClusterError(f"{context.corpus.source_names[source]} changed while it was encoded")
 
     def _encode(
-        self, encoder: DocumentEncoder, batches: list[DocumentBatch], *, ends_inside: bool
+        self, encoder: AnyDocumentEncoder, batches: list[DocumentBatch], *, ends_inside: bool
     ) -> list[tuple[list[NDArray[Any]], NDArray[np.uint64]]]:
         found: list[tuple[list[NDArray[Any]], NDArray[np.uint64]]] = []
         is_end = ends_inside and not batches[-1].is_open

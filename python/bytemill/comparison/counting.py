@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bytemill._core import DocumentEncoder, TextMarks, TokenBytes
+from bytemill._core import TextMarks, TokenBytes
 from bytemill.comparison.intervals import MAX_UNITS
+from bytemill.formats.library import document_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from bytemill._core import TokenBoundaries
     from bytemill.corpus import Corpus
+    from bytemill.formats.library import AnyDocumentEncoder
     from bytemill.tokenizer.tokenizer import Tokenizer
 
     Columns = dict[str, NDArray[np.int64]]
@@ -270,13 +272,13 @@ class _Block:
     jobs: dict[str, Future[UnitCounts]]
 
 
-def unit_encoder(tokenizer: Tokenizer, num_threads: int | None) -> DocumentEncoder:
+def unit_encoder(tokenizer: Tokenizer, num_threads: int | None) -> AnyDocumentEncoder:
     """Return an encoder of units, for which special tokens are text."""
-    return DocumentEncoder(tokenizer.core, "none", num_threads, prefix=[])
+    return document_encoder(tokenizer.core, "none", num_threads)
 
 
 def encode_units(
-    encoder: DocumentEncoder, data: bytes, ends: NDArray[np.int64]
+    encoder: AnyDocumentEncoder, data: bytes, ends: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the ids of units that are not empty, and the offset at which those of each end."""
     (chunks, id_ends, _, _), *_ = encoder.encode([(data, ends, False)])

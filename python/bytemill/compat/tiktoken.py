@@ -98,7 +98,7 @@ class Encoding:
     def from_tokenizer(cls, tokenizer: Tokenizer, name: str | None = None) -> Self:
         """Return a view of any tokenizer with tiktoken's interface."""
         encoding = cls.__new__(cls)
-        core = tokenizer.core
+        core = tokenizer.own_core("tiktoken's interface")
         encoding._initialize(name or tokenizer.name, core, tokenizer.pattern, None, tokenizer.special_tokens)
         encoding.source_tokenizer = encoding._tokenizer = tokenizer
         return encoding

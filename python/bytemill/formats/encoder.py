@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from bytemill._core import Encoder, needed_merges
 from bytemill.errors import TokenizerError, TokenizerFileError
@@ -11,14 +11,18 @@ from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import special_rules
 
 if TYPE_CHECKING:
+    from bytemill.formats.library import LibraryEncoder
     from bytemill.formats.spec import CharacterModel, Ties, TokenFlags, TokenizerMetadata, TokenizerSpec
+
+AnyEncoder: TypeAlias = "Encoder | LibraryEncoder"
+"""What encodes and decodes: the core, or a library behind the same methods."""
 
 
 @dataclass(frozen=True)
 class Loaded:
     """An encoder with the fields of `TokenizerSpec` that the encoder does not store."""
 
-    core: Encoder
+    core: AnyEncoder
     ties: Ties | None = None
     merge_counts: list[int] | None = None
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, "TokenFlags"])
@@ -28,6 +32,10 @@ class Loaded:
 
 def build(spec: TokenizerSpec) -> Loaded:
     """Build the encoder of a spec. Raises TokenizerError if the spec contradicts itself."""
+    if spec.library is not None:
+        from bytemill.formats import library
+
+        return library.load(spec.library, spec.metadata)
     try:
         core = _encoder(spec)
     except TokenizerError:

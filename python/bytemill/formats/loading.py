@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from bytemill.errors import BytemillError, TokenizerFileError
+from bytemill.errors import BytemillError, MissingExtraError, TokenizerError, TokenizerFileError
 from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import (
     GGUF_MAGIC,
@@ -26,6 +26,7 @@ from bytemill.formats.registry import (
     registered_format,
     supported_files,
 )
+from bytemill.formats.spec import LibraryModel
 from bytemill.storage import local_input
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ def load(
             return cached
     content = Content(read_bytes(found), str(found), pattern, special_tokens, found)
     loaded = None if registered_format(content.data) is not None else _load_with_core(content)
-    return loaded or build_file(read_content(content), content.location)
+    try:
+        return loaded or build_file(read_content(content), content.location)
+    except TokenizerFileError as error:
+        return _load_with_library(content, error)
 
 
 def load_fast(
@@ -86,6 +90,32 @@ def _load_with_core(content: Content) -> Loaded | None:
     except BytemillError:
         pass
     return None
+
+
+def _load_with_library(content: Content, error: TokenizerFileError) -> Loaded:
+    """Load a file that the core does not run with the library that it was made for.
+
+    Raises:
+        TokenizerFileError: There is no such library, or it does not read the file either. `error`, with a hint if the
+            library is not installed.
+    """
+    from bytemill.formats import library, sentencepiece
+    from bytemill.formats.huggingface import tokenizer_json
+
+    if content.pattern is not ... or content.special_tokens is not None:
+        raise error
+    reason = str(error).removeprefix(f"{content.location}: ").removeprefix(f"{content.location} ")
+    try:
+        if sentencepiece.recognize(content):
+            return library.load(LibraryModel("sentencepiece", content.data, reason))
+        if not tokenizer_json.recognize(content):
+            raise error
+        text, metadata = tokenizer_json.for_library(content)
+        return library.load(LibraryModel("tokenizers", text.encode(), reason), metadata)
+    except MissingExtraError as missing:
+        raise TokenizerFileError(str(error), hint=f"the library can read it: {missing.hint}") from missing
+    except TokenizerError:
+        raise error from None
 
 
 def read(

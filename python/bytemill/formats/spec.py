@@ -98,11 +98,22 @@ class CharacterModel:
 
 
 @dataclass(frozen=True)
+class LibraryModel:
+    """A tokenizer that the core does not run, as the file of the library that does."""
+
+    library: Literal["tokenizers", "sentencepiece"]
+    content: bytes
+    """A tokenizer.json or a SentencePiece model."""
+    reason: str
+    """Why the core does not run it."""
+
+
+@dataclass(frozen=True)
 class TokenizerSpec:
     """A tokenizer as plain data: the result of every reader and the input of every writer.
 
-    Exactly one of `merges` and `ranks` is set. `ranks` (token bytes -> id, which is also the priority) comes from
-    tiktoken's rank files, which store no merges.
+    Exactly one of `merges`, `ranks` and `library` is set. `ranks` (token bytes -> id, which is also the priority) comes
+    from tiktoken's rank files, which store no merges.
     """
 
     pattern: str | None
@@ -126,6 +137,8 @@ class TokenizerSpec:
     """Flags of the special tokens whose flags differ from the defaults."""
     metadata: TokenizerMetadata | None = None
     """Metadata that does not affect ids, if any."""
+    library: LibraryModel | None = None
+    """Set for a tokenizer that a library runs. Pattern, vocabulary and normalizer are in its content."""
 
 
 def explicit_ids(special_tokens: SpecialTokens) -> Mapping[str, int] | None:
@@ -185,7 +198,9 @@ def check_expressible(spec: TokenizerSpec, files: str) -> None:
         files: The output format, for the message.
     """
     rules = special_rules(spec.special_tokens, spec.flags, ())
-    if spec.characters is not None:
+    if spec.library is not None:
+        reason = f"what {spec.library.library} runs"
+    elif spec.characters is not None:
         reason = "tokens of characters instead of bytes"
     elif spec.normalizer:
         reason = f"its {describe_normalizer(spec.normalizer)} normalizer"

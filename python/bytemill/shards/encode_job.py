@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
-from bytemill._core import DocumentEncoder, __version__
+from bytemill._core import __version__
 from bytemill.corpus.options import check_separator
 from bytemill.errors import ShardError, SpecialTokenError
+from bytemill.formats import library
 from bytemill.shards.complete import Request, reproducible
 from bytemill.shards.journal import as_json
 from bytemill.shards.lock import is_replaced_name
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from bytemill._core import Encoder
     from bytemill.corpus import CorpusCounts, DocumentSource
+    from bytemill.formats.encoder import AnyEncoder
+    from bytemill.formats.library import AnyDocumentEncoder
     from bytemill.shards.journal import Checkpoint, PartCounts, WriterState
     from bytemill.shards.layouts import Layout
     from bytemill.shards.manifest import FileInfo, ShardInfo, SourceStamp
@@ -52,7 +54,7 @@ class ShardTokenizer(Protocol):
     """A tokenizer that can encode a corpus."""
 
     @property
-    def core(self) -> Encoder: ...
+    def core(self) -> AnyEncoder: ...
     @property
     def fingerprint(self) -> str: ...
     @property
@@ -71,7 +73,7 @@ class EncodingJob:
     layout: Layout
     source: DocumentSource
     settings: ShardSettings
-    encoder: DocumentEncoder
+    encoder: AnyDocumentEncoder
 
     @classmethod
     def checked(
@@ -226,7 +228,7 @@ def document_encoder(
     *,
     starts_inside: bool = False,
     ends_inside: bool = False,
-) -> DocumentEncoder:
+) -> AnyDocumentEncoder:
     """Return a new encoder of documents.
 
     Args:
@@ -245,7 +247,7 @@ def document_encoder(
     in_front = separator if layout.separator_in_front else None
     prefix = () if starts_inside else (in_front, first)
     is_split = settings.validation_fraction and not starts_inside
-    return DocumentEncoder(
+    return library.document_encoder(
         tokenizer.core,
         settings.allowed_special,
         num_threads,

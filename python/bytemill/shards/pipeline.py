@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
-    from bytemill._core import DocumentEncoder
     from bytemill.corpus import DocumentBatch, DocumentSource
+    from bytemill.formats.library import AnyDocumentEncoder
     from bytemill.shards.shard_writer import ShardWriter
 
 _GROUP_BYTES = 4 << 20
@@ -103,7 +103,7 @@ class Encoding:
         """Counts of what was read."""
         return self._position.counts
 
-    def run(self, encoder: DocumentEncoder, writers: list[ShardWriter]) -> None:
+    def run(self, encoder: AnyDocumentEncoder, writers: list[ShardWriter]) -> None:
         """Encode the rest of the corpus.
 
         Args:
@@ -150,7 +150,7 @@ class Encoding:
         """Report that all shards are finished."""
         self._report(self._source.source_names[-1], writers)
 
-    def _encode(self, encoder: DocumentEncoder, group: list[DocumentBatch], n_parts: int) -> list[Any]:
+    def _encode(self, encoder: AnyDocumentEncoder, group: list[DocumentBatch], n_parts: int) -> list[Any]:
         """Encode a group of batches and return (chunks of ids, ends of documents) for each part."""
         runs = [run for batch in group for run in batch.runs()]
         try:
@@ -172,7 +172,7 @@ class Encoding:
         self._position, self._n_bytes_read = group[-1].after, group[-1].n_bytes_read
         return encoded
 
-    def _new_checkpoint(self, encoder: DocumentEncoder) -> Checkpoint:
+    def _new_checkpoint(self, encoder: AnyDocumentEncoder) -> Checkpoint:
         """Make a checkpoint; the writer thread adds the state of the writers."""
         return Checkpoint(
             position=self._position,

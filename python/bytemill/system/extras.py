@@ -11,8 +11,9 @@ EXTRA_OF = {
     "gguf": "formats",
     "huggingface_hub": "hub",
     "scipy": "lm",
+    "sentencepiece": "any",
     "tiktoken": "formats",
-    "tokenizers": "formats",
+    "tokenizers": "any",
     "torch": "lm",
     "transformers": "formats",
 }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill._core import Encoder
+    from bytemill.formats.encoder import AnyEncoder
     from bytemill.tokenizer.encoding import AllowedSpecial, TokenArray
 
 MAX_TOKENS = 300
@@ -99,7 +99,7 @@ def show_token(token: bytes) -> str:
     return shown if shown.startswith("⟨") else f"'{shown}'"
 
 
-def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explanations:
+def explain(core: AnyEncoder, text: str, allowed_special: AllowedSpecial) -> Explanations:
     """Implement `Tokenizer.explain`."""
     core.encode(text, allowed_special, 1)  # raises for a disallowed special token
     explanations = Explanations()
@@ -128,7 +128,7 @@ def explain(core: Encoder, text: str, allowed_special: AllowedSpecial) -> Explan
     return explanations
 
 
-def _encoded_parts(core: Encoder, token: bytes) -> list[bytes]:
+def _encoded_parts(core: AnyEncoder, token: bytes) -> list[bytes]:
     """Return the bytes of a character that is no token and was not merged, if these have tokens."""
     if core.bytes_to_id(token) is None and core.fallback is not None and core.fallback[1] is None:
         # Files write spaces as this character.
@@ -136,7 +136,7 @@ def _encoded_parts(core: Encoder, token: bytes) -> list[bytes]:
     return [token]
 
 
-def _id_of(core: Encoder, token: bytes) -> int:
+def _id_of(core: AnyEncoder, token: bytes) -> int:
     ordinary = core.bytes_to_id(token)
     if ordinary is not None:
         return ordinary
@@ -185,7 +185,7 @@ class EncodedText:
 
 
 def encode_with_offsets(
-    core: Encoder, text: str, allowed_special: AllowedSpecial, num_threads: int | None
+    core: AnyEncoder, text: str, allowed_special: AllowedSpecial, num_threads: int | None
 ) -> EncodedText:
     """Implement `Tokenizer.encode_with_offsets`."""
     ids, byte_offsets = core.encode_with_spans(text, allowed_special, num_threads)

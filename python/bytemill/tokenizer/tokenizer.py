@@ -1,8 +1,8 @@
 """The tokenizer: one class, in reading order, and `open_tokenizer`.
 
-Rust does the work (`bytemill._core.Encoder`). `encoding`, `decoding` and `explanation` have what the methods need
-beside it, `model_inputs` and `chat` prepare inputs of models, `pretrained` finds published tokenizers, and
-`bytemill.formats` reads and writes files.
+Rust does the work (`bytemill._core.Encoder`), or a library for what the core does not support. `encoding`, `decoding`
+and `explanation` have what the methods need beside it, `model_inputs` and `chat` prepare inputs of models, `pretrained`
+finds published tokenizers, and `bytemill.formats` reads and writes files.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+from bytemill._core import Encoder
 from bytemill.errors import TokenizerError, TokenizerFileError, UnknownTokenError
 from bytemill.formats.byte_level import bytes_to_text, text_to_bytes
 from bytemill.formats.encoder import Loaded, build
@@ -243,7 +244,7 @@ class Tokenizer:
     def _initialize(self, loaded: Loaded) -> None:
         core = loaded.core
         self.core = core
-        """The Rust encoder."""
+        """The Rust encoder, or that of the library that runs the tokenizer."""
         self.special_tokens: dict[str, int] = core.special_tokens
         """Special tokens and their ids."""
         self.merge_counts: list[int] | None = loaded.merge_counts
@@ -407,11 +408,17 @@ class Tokenizer:
         ([97], [[32, 256], [32, 257]])
         """
         recognized = self._recognized([text], allowed_special, disallowed_special)
-        return encode_with_unstable(self.core, text, recognized)
+        return encode_with_unstable(self.own_core("unstable ids"), text, recognized)
 
     def count(self, text: str, *, allowed_special: AllowedSpecial = "all") -> int:
         """Return the number of ids of `text`."""
         return self.core.count(text, allowed_special)
+
+    def own_core(self, what: str) -> Encoder:
+        """Return the core's encoder. Raises TokenizerError if a library runs the tokenizer."""
+        if not isinstance(self.core, Encoder):
+            raise self.core.needs_core(what)
+        return self.core
 
     def _recognized(
         self, texts: Iterable[str], allowed: AllowedSpecial | None, disallowed: DisallowedSpecial | None
@@ -498,7 +505,10 @@ class Tokenizer:
         >>> [decoder.feed(byte) for byte in "é!".encode()]
         ['', 'é', '!']
         """
-        mode = "none" if self.characters is None else self.characters.decode_strip
+        if not isinstance(self.core, Encoder):
+            mode = self.core.decode_strip
+        else:
+            mode = "none" if self.characters is None else self.characters.decode_strip
         return StreamDecoder(lambda token_id: self.core.decode_bytes([token_id]), mode)
 
     def _without_special(self, ids: TokenIds) -> list[int]:
@@ -589,6 +599,19 @@ class Tokenizer:
 
     def __bool__(self) -> bool:
         return True
+
+    @property
+    def engine(self) -> str:
+        """What encodes and decodes: `"core"`, bytemill's own, or `"tokenizers"` or `"sentencepiece"`.
+
+        A library runs what the core does not support exactly, such as Unigram and WordPiece models.
+        """
+        return "core" if isinstance(self.core, Encoder) else self.core.model.library
+
+    @property
+    def engine_reason(self) -> str | None:
+        """Why a library runs the tokenizer; None if the core does."""
+        return None if isinstance(self.core, Encoder) else self.core.model.reason
 
     @property
     def vocab_size(self) -> int:
@@ -702,6 +725,8 @@ class Tokenizer:
             return self._id_of(token)
         if token in self.special_tokens:
             return self.special_tokens[token]
+        if not isinstance(self.core, Encoder):
+            return self.core.id_of_piece(token)
         if self.characters is not None:
             return self._ids_of_texts.get(token)
         try:
@@ -748,6 +773,8 @@ class Tokenizer:
 
     def _text_of(self, token_id: int, token: bytes) -> str:
         """An ordinary token as its file writes it."""
+        if not isinstance(self.core, Encoder):
+            return self.core.piece(token_id) or ""
         if self.characters is None:
             return bytes_to_text(token)
         if self.characters.byte_ids is not None and self.characters.byte_ids.get(token[0]) == token_id:
@@ -1166,6 +1193,9 @@ class Tokenizer:
     def to_spec(self) -> TokenizerSpec:
         """Return the tokenizer as plain data."""
         core = self.core
+        if not isinstance(core, Encoder):
+            special, flags = self.special_tokens, self.token_flags
+            return TokenizerSpec(None, special, flags=flags, metadata=self.metadata, library=core.model)
         spec = TokenizerSpec(
             pattern=self.pattern,
             special_tokens=self.special_tokens,
@@ -1248,6 +1278,7 @@ class Tokenizer:
         """
         from bytemill.tokenizer.truncation import truncate
 
+        self.own_core("truncating a vocabulary")
         return self.from_spec(truncate(self.to_spec(), vocab_size))
 
 

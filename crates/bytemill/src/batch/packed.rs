@@ -76,6 +76,12 @@ pub struct Split {
 }
 
 impl Split {
+    /// The side of a whole document.
+    #[must_use]
+    pub fn side(&self, text: &str) -> usize {
+        self.side_of("", text, super::plan::SIZES.hashed)
+    }
+
     /// The side of a document that starts with `before` and then `text`, of which the first `n_hashed` bytes count.
     pub(super) fn side_of(&self, before: &str, text: &str, n_hashed: usize) -> usize {
         let before = &before.as_bytes()[..before.len().min(n_hashed)];

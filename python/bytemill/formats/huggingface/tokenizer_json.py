@@ -19,7 +19,7 @@ import contextlib
 import json
 from dataclasses import asdict, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bytemill._core import CharacterJson, TokenizerJson, check_pattern
 from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
@@ -56,8 +56,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from bytemill._core import Encoder
     from bytemill.formats.registry import Content
-    from bytemill.formats.spec import CharacterModel, NormalizerSteps
+    from bytemill.formats.spec import CharacterModel, LibraryModel, NormalizerSteps, TokenizerMetadata
 
 _COUNTS_PER_LINE = 16
 _DEFAULT_FLAGS = TokenFlags()
@@ -130,7 +131,8 @@ def load_tokenizer_json(data: bytes, location: str, sidecars: Sidecars | None = 
     loaded = _load(file, document, location, sidecars)
     if loaded is not None:
         n_entries, n_merges = file.n_entries, file.n_merges
-        compiled_cache.write(entry, lambda: loaded.core.compiled(rest, n_entries, n_merges))
+        core = cast("Encoder", loaded.core)
+        compiled_cache.write(entry, lambda: core.compiled(rest, n_entries, n_merges))
     return loaded
 
 
@@ -233,6 +235,25 @@ def from_text(text: str, location: str = "tokenizer.json") -> TokenizerSpec:
         TokenizerFileError: The file is damaged or has a feature that is not supported exactly.
     """
     return from_document(parse_json(text, location), location)
+
+
+def for_library(content: Content) -> tuple[str, TokenizerMetadata | None]:
+    """Return a file for Hugging Face's library, and its metadata, with what the files beside it add.
+
+    Raises:
+        TokenizerFileError: A file is damaged.
+    """
+    document: dict[str, Any] = content.document
+    metadata = metadata_of(document, content.location)
+    sidecars = Sidecars.of_file(content.file)
+    if sidecars is None:
+        return content.text, metadata
+    vocab: Any = document["model"].get("vocab") if is_object(document["model"]) else None
+    if isinstance(vocab, list):  # of a Unigram model: pieces and their scores
+        vocab = {each[0]: index for index, each in enumerate(cast("list[list[Any]]", vocab))}
+    amended = sidecars.amended(document, vocab.get, len(vocab)) if is_object(vocab) else document
+    text = content.text if amended is document else json.dumps(amended)
+    return text, sidecars.metadata(metadata)
 
 
 def from_document(document: Any, location: str, sidecars: Sidecars | None = None) -> TokenizerSpec:
@@ -413,6 +434,8 @@ def write(spec: TokenizerSpec) -> str:
     Raises:
         TokenizerError: `spec` contradicts itself, or Hugging Face's library could not give the same ids.
     """
+    if spec.library is not None:
+        return _write_library(spec, spec.library)
     if spec.characters is not None:
         return _write_characters(spec, spec.characters)
     # Imported late: these take as long to import as the core takes to read a vocabulary.
@@ -455,6 +478,18 @@ def write(spec: TokenizerSpec) -> str:
     ]
     model = "{\n    " + ",\n    ".join(model_fields) + "\n  }"
     return json.dumps(head, ensure_ascii=False, indent=2)[:-2] + f',\n  "model": {model}\n}}\n'
+
+
+def _write_library(spec: TokenizerSpec, model: LibraryModel) -> str:
+    if model.library != "tokenizers":
+        raise TokenizerError(
+            f"a tokenizer.json cannot represent this tokenizer, which {model.library} runs: {model.reason}",
+            hint="keep its own file: Tokenizer.save(path, format='sentencepiece') writes it again",
+        )
+    document = json.loads(model.content)
+    if spec.metadata is not None:
+        document["post_processor"] = spec.metadata.post_processor or document.get("post_processor")
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
 def _write_characters(spec: TokenizerSpec, characters: CharacterModel) -> str:
