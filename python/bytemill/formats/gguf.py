@@ -29,21 +29,29 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern, named_pattern
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
+from bytemill.formats import gguf_models
 from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
 from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import GGUF_MAGIC, bool_at, checked_pattern, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
+from bytemill.formats.huggingface.parts import to_pre_tokenizer
 from bytemill.formats.ranks import unreachable_token
-from bytemill.formats.registry import refuse_arguments
-from bytemill.formats.spec import TokenizerSpec, check_expressible, checked_parts, checked_record, record_of
+from bytemill.formats.registry import Content, refuse_arguments
+from bytemill.formats.spec import (
+    STEP_SEPARATOR,
+    TokenizerSpec,
+    check_expressible,
+    checked_parts,
+    checked_record,
+    record_of,
+)
 from bytemill.system.atomic_files import write_bytes
 from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from bytemill.formats.registry import Content
     from bytemill.formats.spec import SpecialTokens
 
 _MODEL, _PRE = "tokenizer.ggml.model", "tokenizer.ggml.pre"
@@ -57,7 +65,7 @@ _SPECIAL_IDS = frozenset(
         *("fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep", "prefix", "suffix", "middle"),
     )
 )
-_WANTED = frozenset({_MODEL, _PRE, _TOKENS, _TYPES, _MERGES, _RECORD}) | _SPECIAL_IDS
+_WANTED = frozenset({_MODEL, _PRE, _TOKENS, _TYPES, _MERGES, _RECORD}) | _SPECIAL_IDS | gguf_models.KEYS
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
@@ -130,11 +138,51 @@ def load(
 ) -> Loaded:
     """Load the tokenizer in a GGUF file into an encoder. Arguments and errors are those of `read_file`.
 
-    The core makes the vocabulary if it can, in a third of the time: Python objects for 280,000 merges take long.
+    The core makes the vocabulary if it can, in a third of the time: Python objects for 280,000 merges take long. Other
+    kinds than GPT-2's, and what the core does not run, become a file of the library that has them.
     """
+    # It loads GGUF files with this module.
+    from bytemill.formats.loading import load_content, load_with_library
+
     location, values = str(path), _metadata(path, special_tokens)
-    loaded = _load_with_core(values, location, pattern)
-    return loaded or build_file(_spec(values, location, pattern), location)
+    kind = values.get(_MODEL)
+    if kind in ("llama", "t5", "bert", "gemma4"):
+        refuse_arguments(pattern, None, location)
+        if kind in ("llama", "t5"):
+            data = gguf_models.sentencepiece_model(values, location)
+        elif kind == "bert":
+            data = gguf_models.as_file(gguf_models.wordpiece_document(values, location))
+        else:
+            merges = _strings(values, _MERGES, location)
+            data = gguf_models.as_file(gguf_models.character_bpe_document(values, merges, location))
+        return load_content(Content(data, location))
+    try:
+        loaded = _load_with_core(values, location, pattern)
+        return loaded or build_file(_spec(values, location, pattern), location)
+    except TokenizerFileError as error:
+        if kind != "gpt2":
+            raise
+        document = _document(values, location, pattern)
+        return load_with_library(Content(gguf_models.as_file(document), location), error)
+
+
+def _document(
+    values: Mapping[str, Value], location: str, pattern: str | EllipsisType | None
+) -> dict[str, Any]:
+    """Return the tokenizer.json of a file of the kind `gpt2`. Raises TokenizerFileError."""
+    tokens, merges = _strings(values, _TOKENS, location), _strings(values, _MERGES, location)
+    made = {merge.replace(" ", "", 1) for merge in merges}
+    types = _types(values, len(tokens), location)
+    vocab, special = _vocabulary(tokens, types, _special_ids(values, location), made, location)
+    name = _text(values, _PRE, location)
+    record = _record(values, name, len(merges), location)
+    return gguf_models.byte_level_document(
+        vocab,
+        special,
+        merges,
+        to_pre_tokenizer(_pattern(pattern, name, record, location)),
+        ignore_merges=record.get("ignore_merges", ignores_merges(name)),
+    )
 
 
 def _metadata(path: Path, special_tokens: SpecialTokens | None) -> dict[str, Value]:
@@ -313,10 +361,13 @@ def _pattern(
     if name is None:
         if "pattern" in record:
             return record["pattern"]
-        raise TokenizerFileError(
-            f"{location}: {_PRE} is missing, so the pattern is unknown",
-            hint=f"give the pattern: one of {', '.join(sorted(NAMED_PATTERNS))}, or a regular expression",
+        warnings.warn(
+            f"{location}: {_PRE} is missing: texts are split as llama.cpp splits them for such files, and the model's "
+            "own tokenizer may split them otherwise; a pattern (--pattern, pattern=) replaces it",
+            PreTokenizerWarning,
+            stacklevel=4,
         )
+        name = "default"
     known = pre_tokenizer(name, location)
     # An expression that is equivalent to a known pattern stays unchanged.
     if "pattern" in record and same_split(record["pattern"], known.pattern):
@@ -504,6 +555,39 @@ _SEED_CODER = (
 # Two steps in one expression: single digits, then GPT-2's pattern between them. White space before a digit ends such a
 # chunk, where GPT-2's look-ahead succeeds: hence the digit in the last look-ahead.
 _STARCODER = r"\p{N}|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
+_JAIS2 = (
+    rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|"
+    + "|".join(rf"\s{{{n}}}(?!\S)" for n in ("512", "256", "128", "64", "32", "16", "8", "4", "1,2"))
+    + r"|\s"
+)
+_EXAONE_MOE = (
+    rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|\p{{N}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+_BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
+_KANA = "[一-龥\u3040-ゟ゠-ヿ]+"
+_DEEPSEEK_WORDS = (
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# The letters of scripts with upper and lower case.
+_CASED = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼ"
+    "ιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ"
+    "𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_WORDS_BY_CASE = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
+)
+_UPPER_NOT_HAN, _LOWER_NOT_HAN = (f"{letters[:-1]}&&[^\\p{{Han}}]]" for letters in (_UPPER, _LOWER))
+_KIMI_K2 = (
+    rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER_NOT_HAN}*{_LOWER_NOT_HAN}+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER_NOT_HAN}+{_LOWER_NOT_HAN}*{_CONTRACTIONS}?"
+    rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}"
+)
 
 
 @dataclass(frozen=True)
@@ -515,14 +599,23 @@ class PreTokenizer:
     ignore_merges: bool = False
 
 
+def _steps(*patterns: str) -> str:
+    return STEP_SEPARATOR.join(patterns)
+
+
 _GPT2, _LLAMA3, _O200K = NAMED_PATTERNS["gpt2"], NAMED_PATTERNS["llama3"], NAMED_PATTERNS["o200k"]
 _QWEN2, _TEKKEN = NAMED_PATTERNS["qwen2"], NAMED_PATTERNS["tekken"]
+_DEFAULT = _steps(r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 # Of the names with the same pattern and the same value of `ignore_merges`, the first is used for writing.
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     name: PreTokenizer(name, pattern, ignore_merges)
     for pattern, ignore_merges, names in (
         (_GPT2, False, "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion"),
-        (_GPT2, False, "granite-docling"),
+        (
+            _GPT2,
+            False,
+            "granite-docling jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code roberta-bpe",
+        ),
         (_LLAMA3, True, "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"),
         (_LLAMA3, False, "smaug-bpe glm4 chatglm-bpe dbrx"),
         (_O200K, False, "gpt-4o llama4 kanana2 talkie minimax-m2"),
@@ -533,12 +626,79 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
         (_TEKKEN, True, "tekken"),
         (_QWEN2, False, "bailingmoe bailingmoe2 llada-moe"),
         (_STARCODER, False, "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2"),
+        (_JAIS2, False, "jais-2"),
+        (_EXAONE_MOE, False, "exaone-moe"),
+        (_BLOOM, False, "bloom poro-chat gpt3-finnish"),
+        (_steps(_BLOOM, r"\p{N}"), False, "viking"),
+        (_steps(r"[\p{P}$+<=>^~|`]+", _GPT2, "[0-9][0-9][0-9]"), False, "falcon"),
+        (_DEFAULT, False, "default"),
+        (_steps(r"[^\n]+|[\n]+", _QWEN2), False, "laguna"),
+        (
+            _steps(r"\p{N}{1,3}", _KANA, _DEEPSEEK_WORDS),
+            False,
+            "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
+        ),
+        (
+            _steps(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\ud7ff]+", r"\p{N}"),
+            False,
+            "deepseek-coder",
+        ),
+        (
+            _steps(
+                r"[\r\n]",
+                rf"\s?[{_CASED}]+",
+                r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+".replace(r"\u3000", "\u3000"),
+                r"\s+$",
+                "[一-龥ࠀ-一가-\ud7ff]+",
+                r"\p{N}+",
+            ),
+            False,
+            "deepseek-llm",
+        ),
+        (
+            _steps(
+                "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|" + _KANA,
+                _WORDS_BY_CASE + rf"|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_WHITE_SPACE}",
+            ),
+            True,
+            "youtu",
+        ),
+        (_KIMI_K2, False, "kimi-k2"),
+        (
+            _steps(
+                r"\p{N}{1,3}",
+                rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}+"
+                rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}",
+            ),
+            True,
+            "minicpm5",
+        ),
+        (
+            _steps(
+                r"\d{1,3}(?=(?:\d{3})*\b)",
+                _WORDS_BY_CASE + rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_WHITE_SPACE}",
+            ),
+            False,
+            "tiny_aya cohere2moe",
+        ),
+        (
+            _steps(
+                "<sentinel:[0-9]+>",
+                "IMGIMG[A-I]{1,4}Z",
+                r"[\t\n]|    |  ",
+                r"\p{N}",
+                r"[\p{P}!-/:-@\[-`{-~]",
+                _GPT2,
+            ),
+            False,
+            "chameleon",
+        ),
     )
     for name in names.split()
 }
 
 # Further names for which llama.cpp looks up whole pre-tokens.
-_IGNORE_MERGES = frozenset({"youtu", "minicpm5", "granite-embed-multi-97m"})
+_IGNORE_MERGES = frozenset({"granite-embed-multi-97m"})
 
 
 def ignores_merges(name: str | None) -> bool:

@@ -56,12 +56,16 @@ def load(
 
         if (cached := tokenizer_json.load_from_cache(found)) is not None:
             return cached
-    content = Content(read_bytes(found), str(found), pattern, special_tokens, found)
+    return load_content(Content(read_bytes(found), str(found), pattern, special_tokens, found))
+
+
+def load_content(content: Content) -> Loaded:
+    """Load a file's content with the core, or with the library that the file was made for. Raises as `load`."""
     loaded = None if registered_format(content.data) is not None else _load_with_core(content)
     try:
         return loaded or build_file(read_content(content), content.location)
     except TokenizerFileError as error:
-        return _load_with_library(content, error)
+        return load_with_library(content, error)
 
 
 def load_fast(
@@ -92,7 +96,7 @@ def _load_with_core(content: Content) -> Loaded | None:
     return None
 
 
-def _load_with_library(content: Content, error: TokenizerFileError) -> Loaded:
+def load_with_library(content: Content, error: TokenizerFileError) -> Loaded:
     """Load a file that the core does not run with the library that it was made for.
 
     Raises:

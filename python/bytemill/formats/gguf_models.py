@@ -1,0 +1,244 @@
+"""The tokenizers in GGUF files other than GPT-2's, as files of the libraries that have them.
+
+`tokenizer.ggml.model` names the kind. SentencePiece's models (`llama`, `t5`) become a `.model`; WordPiece (`bert`) and
+BPE over characters (`gemma4`) become a tokenizer.json. The options are those with which llama.cpp gives its ids.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from bytemill.errors import TokenizerFileError
+from bytemill.formats.files import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bytemill.formats.gguf_metadata import Value
+
+_PREFIX = "tokenizer.ggml."
+KEYS = frozenset(
+    _PREFIX + name
+    for name in (
+        *("scores", "add_space_prefix", "remove_extra_whitespaces", "precompiled_charsmap"),
+        *("normalizer.lowercase", "normalizer.strip_accents"),
+    )
+)
+"""What is read here besides the tokens, their types and the merges."""
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
+_UNIGRAM, _BPE = 1, 2
+_META = "\N{LOWER ONE EIGHTH BLOCK}"
+_NO_LIMIT = 1 << 30
+
+
+def sentencepiece_model(values: Mapping[str, Value], location: str) -> bytes:
+    """Return the SentencePiece model of a file of the kind `llama` or `t5`.
+
+    Raises:
+        TokenizerFileError: A field is missing or has a wrong type.
+    """
+    is_unigram = values.get(_PREFIX + "model") == "t5"
+    tokens = tokens_of(values, location)
+    types = types_of(values, len(tokens), location) or [_NORMAL] * len(tokens)
+    scores = values.get(_PREFIX + "scores")
+    if not isinstance(scores, array) or len(scores) != len(tokens):
+        raise TokenizerFileError(f"{location}: {_PREFIX}scores is not an array of a number per token")
+    # SentencePiece has one unknown piece.
+    known = values.get(_PREFIX + "unknown_token_id")
+    unknown = known if type(known) is int else types.index(_UNKNOWN) if _UNKNOWN in types else 0
+    types = [_CONTROL if kind == _UNKNOWN else kind for kind in types]
+    if 0 <= unknown < len(types):
+        types[unknown] = _UNKNOWN
+    pieces = b"".join(
+        _field(1, _field(1, token.encode()) + _float(2, score) + _number(3, kind))
+        for token, score, kind in zip(tokens, scores, types, strict=True)
+    )
+    trainer = _number(3, _UNIGRAM if is_unigram else _BPE) + _number(35, int(_BYTE in types))
+    charsmap = values.get(_PREFIX + "precompiled_charsmap")
+    rules = (
+        bytes(each % 256 for each in charsmap)
+        if isinstance(charsmap, array) and charsmap.typecode in "bB"
+        else b""
+    )
+    prefix = values.get(_PREFIX + "add_space_prefix", True)
+    is_trimmed = values.get(_PREFIX + "remove_extra_whitespaces", is_unigram)
+    normalizer = _field(2, rules) + _number(3, int(bool(prefix))) + _number(4, int(bool(is_trimmed)))
+    return pieces + _field(2, trainer) + _field(3, normalizer)
+
+
+def wordpiece_document(values: Mapping[str, Value], location: str) -> dict[str, Any]:
+    """Return the tokenizer.json of a file of the kind `bert`, whose tokens have `▁` where a word begins.
+
+    Raises:
+        TokenizerFileError: A field is missing or has a wrong type.
+    """
+    tokens = tokens_of(values, location)
+    types = types_of(values, len(tokens), location) or [_NORMAL] * len(tokens)
+    vocab: dict[str, int] = {}
+    for token_id, (token, kind) in enumerate(zip(tokens, types, strict=True)):
+        if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED):
+            text = token
+        else:
+            text = token[1:] if token.startswith(_META) else f"##{token}"
+        vocab.setdefault(text, token_id)
+    unknown = values.get(_PREFIX + "unknown_token_id", 100)
+    if not isinstance(unknown, int) or not 0 <= unknown < len(tokens):
+        raise TokenizerFileError(f"{location}: {_PREFIX}unknown_token_id is {shown(unknown)}, which is no id")
+    lowercase = bool(values.get(_PREFIX + "normalizer.lowercase", True))
+    strips = values.get(_PREFIX + "normalizer.strip_accents", lowercase)
+    return {
+        **_head(tokens, types),
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": bool(strips),
+            "lowercase": lowercase,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": tokens[unknown],
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": _NO_LIMIT,
+            "vocab": vocab,
+        },
+    }
+
+
+def character_bpe_document(
+    values: Mapping[str, Value], merges: Sequence[str], location: str
+) -> dict[str, Any]:
+    """Return the tokenizer.json of BPE over characters (`gemma4`), which does not merge across line ends.
+
+    Raises:
+        TokenizerFileError: A field is missing or has a wrong type.
+    """
+    tokens = tokens_of(values, location)
+    types = types_of(values, len(tokens), location) or [_NORMAL] * len(tokens)
+    lines = {"type": "Split", "pattern": {"Regex": r"[^\n]+|[\n]+"}, "behavior": "Isolated", "invert": False}
+    return {
+        **_head(tokens, types),
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": _META},
+        "pre_tokenizer": lines,
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": _META}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+            ],
+        },
+        "model": {
+            "type": "BPE",
+            "byte_fallback": True,
+            "ignore_merges": False,
+            "vocab": {token: token_id for token_id, token in enumerate(tokens)},
+            "merges": list(merges),
+        },
+    }
+
+
+def byte_level_document(
+    vocab: Mapping[str, int],
+    special: Mapping[str, int],
+    merges: Sequence[str],
+    pre_tokenizer: Any,
+    *,
+    ignore_merges: bool,
+) -> dict[str, Any]:
+    """Return the tokenizer.json of byte-level BPE (`gpt2`)."""
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            _added(token, token_id) for token, token_id in sorted(special.items(), key=lambda item: item[1])
+        ],
+        "normalizer": None,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": False,
+            "use_regex": False,
+        },
+        "model": {
+            "type": "BPE",
+            "ignore_merges": ignore_merges,
+            "vocab": dict(vocab),
+            "merges": list(merges),
+        },
+    }
+
+
+def as_file(document: dict[str, Any]) -> bytes:
+    """Return the content of a tokenizer.json."""
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def tokens_of(values: Mapping[str, Value], location: str) -> list[str]:
+    """Return the texts of the tokens by id, with a name for an empty one as llama.cpp gives it."""
+    tokens = values.get(_PREFIX + "tokens")
+    if not isinstance(tokens, list):
+        raise TokenizerFileError(f"{location}: {_PREFIX}tokens is missing or not an array of strings")
+    return [token or f"[EMPTY_{index}]" for index, token in enumerate(tokens)]
+
+
+def types_of(values: Mapping[str, Value], n_tokens: int, location: str) -> list[int] | None:
+    """Return the type of each token, or None if the file has no types."""
+    types = values.get(_PREFIX + "token_type")
+    if types is None:
+        return None
+    if not isinstance(types, array) or types.typecode in "fd" or len(types) != n_tokens:
+        raise TokenizerFileError(f"{location}: {_PREFIX}token_type is not an array of an integer per token")
+    return [int(kind) for kind in types]
+
+
+def _head(tokens: Sequence[str], types: Sequence[int]) -> dict[str, Any]:
+    added = [
+        _added(token, token_id, is_special=kind != _USER_DEFINED)
+        for token_id, (token, kind) in enumerate(zip(tokens, types, strict=True))
+        if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)
+    ]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "post_processor": None,
+    }
+
+
+def _added(token: str, token_id: int, *, is_special: bool = True) -> dict[str, Any]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": token_id, "content": token, **flags, "special": is_special}
+
+
+# Fields of a protocol buffer: https://protobuf.dev/programming-guides/encoding/
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value)
+
+
+def _float(number: int, value: float) -> bytes:
+    return _varint(number << 3 | 5) + struct.pack("<f", value)
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
