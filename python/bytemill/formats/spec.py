@@ -67,6 +67,10 @@ class TokenizerMetadata:
     """`post_processor` of tokenizer.json, unless it is bytemill's default."""
     decoder: Any = None
     """`decoder` of tokenizer.json, unless it is bytemill's default."""
+    truncation: dict[str, Any] | None = None
+    """`truncation` of tokenizer.json: the defaults of a call that cuts."""
+    padding: dict[str, Any] | None = None
+    """`padding` of tokenizer.json: the defaults of a call that pads."""
     config: dict[str, Any] | None = None
     """tokenizer_config.json."""
     special_tokens_map: dict[str, Any] | None = None

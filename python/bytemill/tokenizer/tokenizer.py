@@ -1043,7 +1043,19 @@ class Tokenizer:
 
     @property
     def _config(self) -> dict[str, Any]:
-        return (self.metadata and self.metadata.config) or {}
+        if self.metadata is None:
+            return {}
+        # As in transformers, the sides and the padding token of a tokenizer.json are defaults; its length is not.
+        truncation, padding = self.metadata.truncation or {}, self.metadata.padding or {}
+        named = {
+            "truncation_side": truncation.get("direction"),
+            "padding_side": padding.get("direction"),
+            "pad_token": padding.get("pad_token"),
+        }
+        defaults = {
+            name: value.lower() if name.endswith("side") else value for name, value in named.items() if value
+        }
+        return defaults | (self.metadata.config or {})
 
     @property
     def _chat_templates(self) -> Any:

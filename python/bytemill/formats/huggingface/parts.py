@@ -391,9 +391,9 @@ _MAX_DEPTH = 30
 
 
 def metadata_of(document: dict[str, Any], location: str) -> TokenizerMetadata | None:
-    """Return the post-processor and the decoder of a tokenizer.json, or None if both are bytemill's defaults.
+    """Return what does not affect the ids of a text in a tokenizer.json, or None if all of it is bytemill's default.
 
-    A missing one counts as the default, which has the same effect.
+    Post-processor, decoder, truncation and padding. A missing one counts as the default, which has the same effect.
 
     Raises:
         TokenizerFileError: One of them is damaged or unknown.
@@ -403,9 +403,15 @@ def metadata_of(document: dict[str, Any], location: str) -> TokenizerMetadata | 
     if decoder is not None and (not is_object(decoder) or not isinstance(decoder.get("type"), str)):
         raise TokenizerFileError(f"{location}: decoder is {shown(decoder)} and has no type")
     check_depth(decoder, f"{location}: decoder")
+    options: dict[str, dict[str, Any] | None] = {}
+    for field in ("truncation", "padding"):
+        value = document.get(field)
+        options[field] = None if value is None else object_at(value, f"{location}: {field}")
+        check_depth(value, f"{location}: {field}")
     metadata = TokenizerMetadata(
         post_processor=None if post_processor == POST_PROCESSOR else post_processor,
         decoder=None if decoder == DECODER else decoder,
+        **options,
     )
     return None if metadata == TokenizerMetadata() else metadata
 

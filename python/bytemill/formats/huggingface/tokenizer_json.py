@@ -50,7 +50,14 @@ from bytemill.formats.huggingface.parts import (
     to_pre_tokenizer,
 )
 from bytemill.formats.huggingface.sidecars import Sidecars
-from bytemill.formats.spec import TokenFlags, TokenizerSpec, checked_record, record_of, special_rules
+from bytemill.formats.spec import (
+    TokenFlags,
+    TokenizerMetadata,
+    TokenizerSpec,
+    checked_record,
+    record_of,
+    special_rules,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +65,7 @@ if TYPE_CHECKING:
 
     from bytemill._core import Encoder
     from bytemill.formats.registry import Content
-    from bytemill.formats.spec import CharacterModel, LibraryModel, NormalizerSteps, TokenizerMetadata
+    from bytemill.formats.spec import CharacterModel, LibraryModel, NormalizerSteps
 
 _COUNTS_PER_LINE = 16
 _DEFAULT_FLAGS = TokenFlags()
@@ -392,12 +399,6 @@ def refuse_unsupported(document: dict[str, Any], location: str) -> None:
     version = document.get("version", "1.0")
     if version != "1.0":
         raise TokenizerFileError(f"{location}: version is {shown(version)}; only '1.0' is supported")
-    for field in ("truncation", "padding"):
-        if document.get(field) is not None:
-            raise TokenizerFileError(
-                f"{location}: {field} is set, which is not supported",
-                hint=f"set {field!r} to null and apply it where the ids are used",
-            )
 
 
 def normalizer_of(document: dict[str, Any], location: str) -> NormalizerSteps:
@@ -520,7 +521,9 @@ def _head(spec: TokenizerSpec) -> dict[str, Any]:
         {"id": token_id, "content": text, **asdict(spec.flags.get(text, _DEFAULT_FLAGS))}
         for text, token_id in sorted(spec.special_tokens.items(), key=lambda item: item[1])
     ]
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added_tokens}
+    metadata = spec.metadata or TokenizerMetadata()
+    options = {"truncation": metadata.truncation, "padding": metadata.padding}
+    return {"version": "1.0", **options, "added_tokens": added_tokens}
 
 
 def _record(spec: TokenizerSpec) -> str:
