@@ -138,7 +138,7 @@ class Encoder:
             ignore_merges: Encode a pre-token that is a token as that token, whatever the merges.
             special_rules: Bit masks for special tokens: 1 matches only a single word, 2 absorbs white space before, 4
                 absorbs white space after, 8 matches only in text that tokens without this bit leave over, 16 is not
-                normalized itself.
+                normalized itself, 32 is recognized whatever is allowed.
             normalizer: Steps that change the text between special tokens, each a name and its arguments (see
                 `bytemill.formats.spec.NormalizerSteps`).
 

@@ -42,6 +42,7 @@ const LSTRIP: u32 = 2;
 const RSTRIP: u32 = 4;
 const LATE: u32 = 8;
 const VERBATIM: u32 = 16;
+const ORDINARY: u32 = 32;
 
 /// The rules of special tokens, from a mapping of token to flags.
 pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(String, Rules)>> {
@@ -56,6 +57,7 @@ pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(Stri
             rstrip: has(RSTRIP),
             late: has(LATE),
             verbatim: has(VERBATIM),
+            ordinary: has(ORDINARY),
         };
         all.push((token, rule));
     }

@@ -34,6 +34,10 @@ class TokenizerSummary:
     """Name of the pattern, if it is a known one."""
     normalizer: str | None
     """Unicode normalization of the text before pre-tokenization."""
+    engine: str
+    """What encodes and decodes (`Tokenizer.engine`)."""
+    engine_reason: str | None
+    """Why a library runs the tokenizer; None if the core does."""
     dtype: Literal["uint16", "uint32"]
     """Smaller of the two array types that hold every id."""
     ties: Ties | None
@@ -78,6 +82,8 @@ def describe(tokenizer: Tokenizer, n_longest: int = 20) -> TokenizerSummary:
         special_tokens=dict(sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])),
         pattern=tokenizer.pattern,
         pattern_name=None if tokenizer.pattern is None else named_pattern(tokenizer.pattern),
+        engine=tokenizer.engine,
+        engine_reason=tokenizer.engine_reason,
         dtype=tokenizer.core.dtype,
         normalizer=tokenizer.normalizer,
         ties=tokenizer.ties,

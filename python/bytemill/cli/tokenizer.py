@@ -1,4 +1,4 @@
-"""`bytemill tokenizer`: train, encode, decode, show, inspect, compare, convert and push."""
+"""`bytemill tokenizer`: train, encode, decode, show, inspect, compare, convert, verify and push."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,7 +25,7 @@ _CORPUS = CorpusOptions()
 
 app = App(
     name="tokenizer",
-    help="Train, use, inspect, compare and convert tokenizers.",
+    help="Train, use, inspect, compare, convert and verify tokenizers.",
     help_epilogue="bytemill tokenizer COMMAND --help shows options and examples.",
 )
 
@@ -431,6 +431,56 @@ def convert(
 
 @app.command(
     sort_key=8,
+    usage="Usage: bytemill tokenizer verify [OPTIONS] TOKENIZER [TEXT...]",
+    help_epilogue="""Examples:
+  bytemill tokenizer verify tokenizer.json
+  bytemill tokenizer verify tokenizer.model "Hello, world!" --file chapter.txt
+  bytemill tokenizer verify model.gguf --against tokenizer.json""",
+)
+def verify(
+    tokenizer_file: options.TokenizerFile,
+    /,
+    *texts: Annotated[str, Parameter(name="TEXT", help="Text to compare besides those that are made.")],
+    file: Annotated[
+        tuple[str, ...], Parameter(name="--file", help="File with a text to compare. Repeat for several.")
+    ] = (),
+    against: Annotated[
+        str,
+        Parameter(
+            help="What to compare with: tokenizers, sentencepiece, tiktoken, another tokenizer file, or auto for the "
+            "library that the file was made for."
+        ),
+    ] = "auto",
+    random_texts: Annotated[
+        int, Parameter(validator=Number(gte=0), help="Number of texts made of the tokenizer's own tokens.")
+    ] = 3000,
+    seed: Annotated[int, Parameter(help="Seed of the texts that are made.")] = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare a tokenizer's ids, offsets and decoded text with those of another library.
+
+    Compares the given texts, texts of every block of Unicode, of white space, of the
+    file's added tokens and of its vocabulary. Prints the shortest text that differs,
+    and the speed of both on one thread. Exits with 1 if anything differs.
+    """
+    from bytemill.cli import views
+    from bytemill.cli.progress import progress_of_long_work
+    from bytemill.cli.texts import TextInput
+    from bytemill.tokenizer.verification import verify_tokenizer
+
+    given = [*texts, *(TextInput.from_file(name).read() for name in file)]
+    with progress_of_long_work("comparing", "texts", quiet=quiet) as show:
+        verification = verify_tokenizer(
+            tokenizer_file, given, against=against, n_random=random_texts, seed=seed, progress=show
+        )
+    views.write_verification(verification, tokenizer_file, as_json=as_json)
+    if verification.differences:
+        raise SystemExit(1)
+
+
+@app.command(
+    sort_key=9,
     help_epilogue="""Examples:
   bytemill tokenizer push tokenizer.json me/my-tokenizer
   bytemill tokenizer push tokenizer.json me/my-tokenizer --private

@@ -9,9 +9,10 @@ from bytemill.analysis.metrics import format_tokenizer_metrics
 from bytemill.analysis.summary import TokenizerSummary, size_buckets, token_info_to_dict
 from bytemill.cli import output
 from bytemill.cli.inspection_text import explanation_lines, running_text, totals, with_ids
-from bytemill.system.units import format_count, plural
+from bytemill.system.units import format_bytes, format_count, plural
 from bytemill.tokenizer.explanation import Explanation, TokenInfo
 from bytemill.tokenizer.tokenizer import Tokenizer
+from bytemill.tokenizer.verification import Verification
 
 _BAR_CELLS = 32
 _MOST_SHOWN = 60
@@ -74,6 +75,31 @@ def write_tokens(tokenizer: Tokenizer, infos: Iterable[TokenInfo], *, as_json: b
             _write_parts(tokenizer, info, depth=2)
 
 
+def write_verification(verification: Verification, file: Path, *, as_json: bool) -> None:
+    """Print how a tokenizer compares with another implementation."""
+    if as_json:
+        output.write_json({"file": str(file), **verification.to_dict()})
+        return
+    own, other = verification.own_rate, verification.other_rate
+    output.write_line(
+        f"{output.styled(str(file), '1')}: bytemill ({verification.engine}) and {verification.peer}"
+    )
+    output.write_line()
+    output.write_fields(
+        [
+            ("texts", f"{format_count(verification.n_texts)}, {format_bytes(verification.n_bytes)}"),
+            ("speed", f"{own:.1f} and {other:.1f} MB/s on one thread, text by text"),
+        ]
+    )
+    output.write_line()
+    for difference in verification.differences:
+        where = "special tokens recognized" if difference.special else "special tokens as text"
+        output.write_line(output.styled(f"different {difference.kind}, {where}: {difference.text!r}", "1"))
+        output.write_fields([("bytemill", str(difference.own)), (verification.peer, str(difference.other))])
+    if not verification.differences:
+        output.write_line("no differences")
+
+
 def write_inspection(
     inspection: Inspection, explanations: list[Explanation] | None, *, ids: bool, as_json: bool
 ) -> None:
@@ -110,6 +136,7 @@ def _summary_fields(summary: TokenizerSummary) -> list[tuple[str, str]]:
         ("special tokens", special or "none"),
         ("pattern", pattern),
         *([("normalizer", summary.normalizer)] if summary.normalizer else []),
+        *([("run by", f"{summary.engine}: {summary.engine_reason}")] if summary.engine_reason else []),
         ("ties", _TIES.get(summary.ties or "", "not recorded")),
         ("counts", "of each merge in training" if summary.has_counts else "not recorded"),
         ("array type", summary.dtype),

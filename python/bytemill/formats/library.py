@@ -214,7 +214,8 @@ class LibraryEncoder(ABC):
         text = _without_surrogates(text, 0)
         ids, spans = self._spans(text, self._allowed(allowed_special, [text]))
         starts = np.fromiter(accumulate((len(c.encode()) for c in text), initial=0), np.int64, len(text) + 1)
-        return self._array(ids), starts[np.array(spans, np.int64).reshape(-1, 2)]
+        # The library may count a token beyond the end of a normalized text.
+        return self._array(ids), starts[np.array(spans, np.int64).reshape(-1, 2).clip(max=len(text))]
 
     def count(self, text: str, allowed_special: Allowed) -> int:
         """Return the number of ids."""

@@ -7,7 +7,7 @@ token per id, all 256 bytes, merges of known tokens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from bytemill._core import NAMED_PATTERNS
@@ -56,7 +56,7 @@ class TokenFlags:
     normalized: bool = False
     """Match only in text that the other special tokens leave over."""
     special: bool = True
-    """False for an ordinary word added later. Affects `skip_special_tokens`, not ids."""
+    """False for an ordinary word added later, which is recognized in a text whatever special tokens are allowed."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def explicit_ids(special_tokens: SpecialTokens) -> Mapping[str, int] | None:
     return cast("Mapping[str, int]", special_tokens) if isinstance(special_tokens, Mapping) else None
 
 
-_SINGLE_WORD, _LSTRIP, _RSTRIP, _LATE, _VERBATIM = 1, 2, 4, 8, 16
+_SINGLE_WORD, _LSTRIP, _RSTRIP, _LATE, _VERBATIM, _ORDINARY = 1, 2, 4, 8, 16, 32
 
 
 def special_rules(
@@ -175,6 +175,7 @@ def special_rules(
     rules: dict[str, int] = {}
     for token, flag in flags.items():
         bits = _SINGLE_WORD * flag.single_word + _LSTRIP * flag.lstrip + _RSTRIP * flag.rstrip
+        bits += _ORDINARY * (not flag.special)
         if flag.normalized and is_mixed:
             bits += _LATE + _VERBATIM * verbatim
         if bits:
@@ -201,7 +202,9 @@ def check_expressible(spec: TokenizerSpec, files: str) -> None:
         spec: The tokenizer.
         files: The output format, for the message.
     """
-    rules = special_rules(spec.special_tokens, spec.flags, ())
+    # Formats without flags make all of them special tokens.
+    flags = {token: replace(flag, special=True) for token, flag in spec.flags.items()}
+    rules = special_rules(spec.special_tokens, flags, ())
     if spec.library is not None:
         reason = f"what {spec.library.library} runs"
     elif spec.characters is not None:

@@ -106,8 +106,8 @@ class Peer(Protocol):
         """Return the characters that each token covers, special tokens recognized; None if it has no offsets."""
         ...
 
-    def decode(self, ids: list[int]) -> str:
-        """Return the text of ids."""
+    def decode(self, ids: list[int]) -> str | None:
+        """Return the text of ids; None if it has no text for one of them."""
         ...
 
 
@@ -372,7 +372,9 @@ class _Tokenizers:
         return (self._with_special if special else self._without).encode(text, add_special_tokens=False).ids
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        return self._with_special.encode(text, add_special_tokens=False).offsets
+        found = self._with_special.encode(text, add_special_tokens=False).offsets
+        # It may count a token beyond the end of a normalized text.
+        return [(min(start, len(text)), min(end, len(text))) for start, end in found]
 
     def decode(self, ids: list[int]) -> str:
         return self._with_special.decode(ids, skip_special_tokens=False)
@@ -392,8 +394,10 @@ class _SentencePiece:
     def offsets(self, text: str) -> None:  # noqa: ARG002
         return None
 
-    def decode(self, ids: list[int]) -> str:
-        return self._processor.decode(ids)
+    def decode(self, ids: list[int]) -> str | None:
+        # It leaves out control symbols and shows unknown characters as a sign of its own.
+        has_others = any(self._processor.is_control(i) or self._processor.is_unknown(i) for i in ids)
+        return None if has_others else self._processor.decode(ids)
 
 
 class _Tiktoken:

@@ -90,9 +90,8 @@ impl Encoder {
     pub fn with_rules(mut self, rules: &[(String, Rules)], normalizer: Normalizer) -> Result<Self> {
         let tokens = self.special.tokens().to_vec();
         let rule_of = rules_in_order(&tokens, rules)?;
-        let normalizer = Arc::new(normalizer);
-        self.special = SpecialTokens::with_rules(tokens, rule_of)?.normalizing(Arc::clone(&normalizer))?;
-        self.none = std::mem::take(&mut self.none).normalizing(normalizer)?;
+        self.special = SpecialTokens::with_rules(tokens, rule_of)?.normalizing(Arc::new(normalizer))?;
+        self.none = self.special.subset(|_| false)?;
         self.vocab.decode_as(self.special.normalized_texts());
         Ok(self)
     }
@@ -172,7 +171,7 @@ impl Encoder {
     /// # Errors
     /// [`Error::SpecialToken`] if `text` contains a special token.
     pub fn refuse_special(&self, text: &str) -> Result<()> {
-        let refuse = |text: &str| match self.special.find(text).next() {
+        let refuse = |text: &str| match self.special.find_special(text) {
             Some(found) => {
                 Err(Error::SpecialToken { token: self.special.tokens()[found.index].0.clone(), offset: found.start })
             }

@@ -19,6 +19,8 @@ pub struct Rules {
     pub late: bool,
     /// Search normalized text for the token itself, which is not normalized (SentencePiece's user-defined symbols).
     pub verbatim: bool,
+    /// Part of the text: recognised whatever is allowed, and never refused (a token added with `special: false`).
+    pub ordinary: bool,
 }
 
 /// An occurrence of a special token in a text.
@@ -71,7 +73,7 @@ impl Search {
             Ok(Round { finder, indices })
         };
         let rounds = [round(false)?, round(true)?];
-        let has_rules = rules.iter().any(|rule| *rule != Rules::default());
+        let has_rules = rules.iter().any(|rule| Rules { ordinary: false, ..*rule } != Rules::default());
         Ok(Self { rules, has_rules, texts, rounds })
     }
 

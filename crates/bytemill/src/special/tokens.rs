@@ -81,12 +81,14 @@ impl SpecialTokens {
         Ok(Self { normalizer, ..self })
     }
 
-    /// The tokens that `chosen` accepts, with their rules.
+    /// The tokens that `chosen` accepts and the ordinary ones, with their rules.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the search cannot be built.
     pub fn subset(&self, chosen: impl Fn(&str) -> bool) -> Result<Self> {
-        let kept: Vec<usize> = (0..self.tokens.len()).filter(|&index| chosen(&self.tokens[index].0)).collect();
+        let kept: Vec<usize> = (0..self.tokens.len())
+            .filter(|&index| self.search.rules[index].ordinary || chosen(&self.tokens[index].0))
+            .collect();
         let tokens = kept.iter().map(|&index| self.tokens[index].clone()).collect();
         let rules = kept.iter().map(|&index| self.search.rules[index]).collect();
         Self::with_rules(tokens, rules)?.normalizing(Arc::clone(&self.normalizer))
@@ -96,6 +98,12 @@ impl SpecialTokens {
     #[must_use]
     pub fn changes_nothing(&self) -> bool {
         self.tokens.is_empty() && self.normalizer.is_identity()
+    }
+
+    /// The first token in a text that is not an ordinary one.
+    #[must_use]
+    pub fn find_special(&self, text: &str) -> Option<Found> {
+        self.find(text).find(|found| !self.search.rules[found.index].ordinary)
     }
 
     /// What changes the text between the tokens.
