@@ -38,6 +38,8 @@ BYTES_SEPARATOR = "(?#bytes)"
 for it. The latter may divide a character."""
 
 SINGLE_BYTES: frozenset[bytes] = frozenset(bytes([byte]) for byte in range(256))
+NEVER_IN_UTF8 = frozenset(bytes([byte]) for byte in (0xC0, 0xC1, *range(0xF5, 0x100)))
+"""Bytes that no text has, so that vocabularies may lack them."""
 
 RECORD_FORMAT = 1
 """Version of bytemill's own record inside a tokenizer file: what the format itself has no field for."""
@@ -266,7 +268,7 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
     tokens = _with_ordinary_special_tokens(spec, tokens)
     missing = missing_bytes(tokens.values())
     if missing is not None:
-        raise TokenizerError(f"the vocabulary lacks {missing}", hint="byte-level BPE needs all 256 bytes")
+        raise TokenizerError(f"the vocabulary lacks {missing}", hint="byte-level BPE needs all bytes of UTF-8")
     _check_ids(tokens)
     return tokens
 
@@ -337,12 +339,12 @@ def first_duplicate(values: Mapping[Key, Value]) -> tuple[Key, Key, Value] | Non
 
 
 def missing_bytes(tokens: Collection[bytes]) -> str | None:
-    """Describe the bytes that have no token, or return None if all 256 have one.
+    """Describe the bytes that have no token although a text may have them, or return None.
 
-    >>> missing_bytes([bytes([byte]) for byte in range(255)])
-    '1 of the 256 bytes (0xff)'
+    >>> missing_bytes([bytes([byte]) for byte in range(1, 0xf5)])
+    '1 of the 256 bytes (0x00)'
     """
-    missing = sorted(SINGLE_BYTES.difference(tokens))
+    missing = sorted(SINGLE_BYTES.difference(tokens) - NEVER_IN_UTF8)
     if not missing:
         return None
     named = ", ".join(f"0x{byte.hex()}" for byte in missing[:3]) + (", …" if len(missing) > 3 else "")

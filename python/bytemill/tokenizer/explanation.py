@@ -204,11 +204,13 @@ def _char_offsets(utf8: bytes, byte_offsets: NDArray[np.int64]) -> NDArray[np.in
     import numpy as np
 
     is_first = (np.frombuffer(utf8, dtype=np.uint8) & 0xC0) != 0x80
-    # Characters started up to and including each byte: the index of its character, plus one.
-    begun = np.cumsum(is_first, dtype=np.int64)
-    offsets = begun[byte_offsets - [0, 1]]
-    offsets[:, 0] -= 1
-    return offsets
+    # Characters begun before each byte, and before the end.
+    begun = np.zeros(len(utf8) + 1, np.int64)
+    np.cumsum(is_first, out=begun[1:])
+    # A token that starts inside a character starts with it. A library's token may be empty, also at the end.
+    inside = np.append(~is_first, False)
+    starts = byte_offsets[:, 0]
+    return np.stack([begun[starts] - inside[starts], begun[byte_offsets[:, 1]]], axis=1)
 
 
 def _character_positions(text: str) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ use super::workspace_pool;
 use crate::error::Result;
 use crate::special::Segment;
 use crate::sys::interrupt::Interrupt;
+use crate::vocab::NO_ID;
 
 /// Encodes one text after another. It holds a workspace, which is cheaper than taking one from the pool for each short text.
 pub struct Session<'s> {
@@ -90,7 +91,8 @@ impl Encoder {
         self.session(|session| session.encode(text, 0, allowed, out, interrupt))
     }
 
-    /// Appends the ids of bytes that may not be UTF-8, without special tokens. A malformed sequence is a pre-token.
+    /// Appends the ids of bytes that may not be UTF-8, without special tokens. A malformed sequence is a pre-token, without
+    /// the bytes that are no tokens.
     ///
     /// # Errors
     /// As [`Encoder::encode`].
@@ -99,7 +101,9 @@ impl Encoder {
         self.with_workspace(|workspace| {
             bytes.utf8_chunks().try_for_each(|chunk| {
                 self.encode_segment(workspace, chunk.valid(), out, interrupt)?;
-                self.encode_pretoken(chunk.invalid(), &mut workspace.symbols, out, interrupt)?;
+                let is_token = |&byte: &u8| self.vocab().symbol_ids()[usize::from(byte)] != NO_ID;
+                let known: Vec<u8> = chunk.invalid().iter().copied().filter(is_token).collect();
+                self.encode_pretoken(&known, &mut workspace.symbols, out, interrupt)?;
                 check_every(&mut workspace.since_check, 1, interrupt)
             })
         })

@@ -4,6 +4,7 @@
 //! table is checked, so that damaged blocks are refused.
 
 use super::leftovers::{FIRST_LEFTOVER, Fallback, Leftover, Leftovers};
+use super::merged::NO_ID;
 use super::pair_table::PairTable;
 use super::tokens::TokenIndex;
 use super::vocabulary::{Vocab, offset_from};
@@ -91,6 +92,7 @@ impl CompiledVocab {
         let is_id = |id: u32| (id as usize) < n_ids;
         let are_ids = |ids: &[u32]| ids.iter().all(|&id| is_id(id));
         let is_symbol_id = |id: u32| match id.checked_sub(FIRST_LEFTOVER) {
+            _ if id == NO_ID => true,
             Some(index) if leftovers.is_some() => (index as usize) < n_leftovers,
             _ => is_id(id),
         };

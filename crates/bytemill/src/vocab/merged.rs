@@ -9,6 +9,14 @@ use crate::error::{Result, invalid, show};
 /// The symbol of a token that no merge makes.
 const NO_SYMBOL: u32 = u32::MAX;
 
+/// The id of a byte that is no token.
+pub(crate) const NO_ID: u32 = u32::MAX;
+
+/// True for the bytes that UTF-8 never uses, so that no text needs tokens for them. Many published vocabularies lack them.
+pub(crate) fn is_never_in_utf8(byte: u8) -> bool {
+    matches!(byte, 0xC0 | 0xC1 | 0xF5..)
+}
+
 /// Tokens whose merges are added one by one, in order of rank.
 ///
 /// A token that is neither a byte nor the result of a merge can be decoded, but no text encodes to it. (GPT-2's files have
@@ -30,19 +38,22 @@ impl MergedTokens {
     /// Tokens without merges so far. `number` is what their file calls an id, for messages.
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] for an empty or repeated token, and if a byte is not a token.
+    /// [`crate::Error::Invalid`] for an empty or repeated token, and if a byte that UTF-8 uses is not a token.
     pub fn new(tokens: TokenList, number: &str) -> Result<Self> {
         let index = TokenIndex::new(&tokens, number)?;
         let mut symbols = vec![NO_SYMBOL; tokens.len()];
         let mut symbol_ids = Vec::with_capacity(tokens.len());
         for byte in 0..=255u8 {
-            let Some(position) = index.get(&[byte], |position| tokens.token(position as usize)) else {
-                return invalid(format!("the byte {} is no token: all 256 bytes must be", show(&[byte])));
-            };
-            symbols[position as usize] = u32::from(byte);
-            symbol_ids.push(tokens.ids()[position as usize]);
+            match index.get(&[byte], |position| tokens.token(position as usize)) {
+                Some(position) => {
+                    symbols[position as usize] = u32::from(byte);
+                    symbol_ids.push(tokens.ids()[position as usize]);
+                }
+                None if is_never_in_utf8(byte) => symbol_ids.push(NO_ID),
+                None => return invalid(format!("the byte {} is no token: all bytes of UTF-8 must be", show(&[byte]))),
+            }
         }
-        let n_merges = tokens.len() - 256;
+        let n_merges = tokens.len().saturating_sub(256);
         let (merges, pairs) = (Vec::with_capacity(n_merges), PairTable::new(n_merges));
         Ok(Self { tokens, index, symbols, symbol_ids, merges, pairs, next: 0 })
     }
@@ -130,7 +141,7 @@ impl MergedTokens {
     #[inline]
     fn symbol(&self, token: &[u8]) -> Option<u32> {
         if let [byte] = token {
-            return Some(u32::from(*byte));
+            return Some(u32::from(*byte)).filter(|&symbol| self.symbol_ids[symbol as usize] != NO_ID);
         }
         self.symbol_at(self.position(token)?)
     }

@@ -22,6 +22,7 @@ pub use compiled::CompiledVocab;
 pub(crate) use leftovers::META;
 pub use leftovers::{Fallback, Leftovers};
 pub use merged::MergedTokens;
+pub(crate) use merged::NO_ID;
 pub use sorted::SortedTokens;
 pub(crate) use tokens::TokenIndex;
 pub use tokens::TokenList;

@@ -7,6 +7,9 @@ use crate::vocab::{MergedTokens, TokenList, Vocab};
 use hashbrown::HashSet;
 use std::collections::HashMap;
 
+/// The bytes that UTF-8 uses: a vocabulary has at least these besides the results of merges.
+const N_BYTES: usize = 243;
+
 /// Tokens with the merges of a file in its order, or those that are needed. `None` if they contradict the tokens.
 fn with_merges<'m>(
     tokens: TokenList,
@@ -85,7 +88,7 @@ impl Contents for TokenizerJson {
             return None;
         }
         let n_merges = merges.len();
-        if n_merges + 256 <= tokens.len() {
+        if n_merges + N_BYTES <= tokens.len() {
             let merged = with_merges(tokens, merges, None)?;
             return Some(Self { merged, is_ranked: false, n_merges, foreign });
         }

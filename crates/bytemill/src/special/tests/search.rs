@@ -92,6 +92,7 @@ fn rules() -> impl Strategy<Value = Rules> {
         rstrip,
         late,
         verbatim: false,
+        ordinary: false,
     })
 }
 
