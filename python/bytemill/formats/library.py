@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -27,7 +28,7 @@ from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -337,6 +338,10 @@ class LibraryEncoder(ABC):
 
     merge_steps = last_pretoken = encode_pretoken = parts
 
+    def with_special_tokens(self, tokens: Mapping[str, int]) -> LibraryEncoder:
+        """Return an encoder with further special tokens. Raises TokenizerError if they cannot have these ids."""
+        raise self.needs_core(f"adding the special token {next(iter(tokens))!r}")
+
     def needs_core(self, what: str) -> TokenizerError:
         """Return the error for something that only the core can do."""
         return TokenizerError(
@@ -428,9 +433,10 @@ class TokenizersEncoder(LibraryEncoder):
                 return piece.encode()
         if self._context is None:
             return self._text([token_id]).encode()
-        before = self._text([self._context])
-        after = self._text([self._context, token_id])
-        return (after.removeprefix(before) if after.startswith(before) else piece).encode()
+        # Between two tokens, since the first one may lose a space before it and the last one that after it.
+        n_one, n_two = (len(self._text([self._context] * n)) for n in (1, 2))
+        text = self._text([self._context, token_id, self._context])
+        return text[n_one : len(text) - (n_two - n_one)].encode()
 
     @cached_property
     def _is_byte_fallback(self) -> bool:
@@ -443,6 +449,20 @@ class TokenizersEncoder(LibraryEncoder):
     def id_of_piece(self, piece: str) -> int | None:
         """See `LibraryEncoder.id_of_piece`."""
         return self._whole.token_to_id(piece)
+
+    def with_special_tokens(self, tokens: Mapping[str, int]) -> LibraryEncoder:
+        """See `LibraryEncoder.with_special_tokens`."""
+        entries = [
+            {"id": i, "content": token, **asdict(TokenFlags())}
+            for token, i in sorted(tokens.items(), key=lambda item: item[1])
+        ]
+        added = [*(self._document.get("added_tokens") or []), *entries]
+        content = json.dumps({**json.loads(self.model.content), "added_tokens": added}).encode()
+        encoder = TokenizersEncoder(replace(self.model, content=content))
+        for token, token_id in tokens.items():
+            if (found := encoder.special_tokens.get(token)) != token_id:
+                raise TokenizerError(f"tokenizers gives {token!r} the id {found}, not {token_id}")
+        return encoder
 
     def _canonical(self) -> bytes:
         kept = {

@@ -268,7 +268,9 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
     tokens = _with_ordinary_special_tokens(spec, tokens)
     missing = missing_bytes(tokens.values())
     if missing is not None:
-        raise TokenizerError(f"the vocabulary lacks {missing}", hint="byte-level BPE needs all bytes of UTF-8")
+        raise TokenizerError(
+            f"the vocabulary lacks {missing}", hint="byte-level BPE needs all bytes of UTF-8"
+        )
     _check_ids(tokens)
     return tokens
 

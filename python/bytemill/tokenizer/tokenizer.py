@@ -1267,6 +1267,9 @@ class Tokenizer:
                     f"the id {i} of {token!r} belongs to the token {tokens[i]!r}",
                     hint=f"use ids from {self.n_vocab} up, or leave out the id",
                 )
+        if not isinstance(self.core, Encoder):
+            core = self.core.with_special_tokens(added)
+            return self._from_loaded(Loaded(core, flags=core.flags, metadata=self.metadata))
         spec = self.to_spec()
         return self.from_spec(replace(spec, special_tokens={**spec.special_tokens, **added}))
 

@@ -13,13 +13,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill.errors import BytemillError
-from bytemill.formats.encoder import Loaded, build
 from bytemill.formats.files import is_array, is_object
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.parts import with_bos_token, with_new_ids
 from bytemill.formats.huggingface.sidecars import CONFIG, MAP, TEMPLATE, Sidecars, named_tokens
-from bytemill.formats.huggingface.tokenizer_json import load_tokenizer_json
+from bytemill.formats.registry import Content
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.system.atomic_files import make_folder, write_text
 from bytemill.system.extras import import_library
@@ -27,6 +25,7 @@ from bytemill.system.extras import import_library
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bytemill.formats.encoder import Loaded
     from bytemill.formats.spec import TokenizerSpec
 
 
@@ -259,6 +258,9 @@ def from_object(tokenizer: Any) -> Loaded:
         TypeError: `tokenizer` is another kind of object.
         TokenizerFileError: bytemill cannot give the same ids.
     """
+    # The module of all formats imports this one.
+    from bytemill.formats.loading import load_content
+
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         if not hasattr(tokenizer, "to_str"):
@@ -266,22 +268,14 @@ def from_object(tokenizer: Any) -> Loaded:
                 f"from_huggingface expects a tokenizers.Tokenizer or a PreTrainedTokenizerFast, "
                 f"not {type(tokenizer).__name__}"
             )
-        return _from_text(tokenizer.to_str(), type(tokenizer).__name__)
+        return load_content(Content(tokenizer.to_str().encode(), type(tokenizer).__name__))
     backend = copy.deepcopy(backend)
     backend.no_truncation()
     backend.no_padding()
-    loaded = _from_text(backend.to_str(), type(tokenizer).__name__)
+    loaded = load_content(Content(backend.to_str().encode(), type(tokenizer).__name__))
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
         return replace(loaded, metadata=Sidecars.beside(Path(folder)).metadata(loaded.metadata))
-
-
-def _from_text(text: str, location: str) -> Loaded:
-    try:
-        loaded = load_tokenizer_json(text.encode(), location)
-    except BytemillError:
-        loaded = None  # the reader below reports what is wrong
-    return loaded or build(tokenizer_json.from_text(text, location))
 
 
 def _added_token(value: Any) -> Any:

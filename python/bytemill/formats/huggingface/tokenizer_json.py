@@ -485,7 +485,7 @@ def _write_library(spec: TokenizerSpec, model: LibraryModel) -> str:
     if model.library != "tokenizers":
         raise TokenizerError(
             f"a tokenizer.json cannot represent this tokenizer, which {model.library} runs: {model.reason}",
-            hint="keep its own file: Tokenizer.save(path, format='sentencepiece') writes it again",
+            hint="copy its own file, the .model",
         )
     document = json.loads(model.content)
     if spec.metadata is not None:
