@@ -365,8 +365,8 @@ class TokenizersEncoder(LibraryEncoder):
         super().__init__(model)
         self._class: Any = import_library("tokenizers", "this tokenizer").Tokenizer
         self._document: dict[str, Any] = json.loads(model.content)
-        # Ids are those of the whole text; a caller pads and cuts them.
-        self._document |= {"truncation": None, "padding": None}
+        # Ids and offsets are those of the whole text. A caller cuts, pads and frames them.
+        self._document |= {"truncation": None, "padding": None, "post_processor": None}
         if isinstance(entry := self._document.get("model"), dict) and "dropout" in entry:
             entry["dropout"] = None
         self._whole = self._opened(self._document)

@@ -366,6 +366,8 @@ class _Tokenizers:
         for each in (self._with_special, self._without):
             each.no_truncation()
             each.no_padding()
+            # It may trim white space from the offsets of tokens.
+            each.post_processor = None
         self._without.encode_special_tokens = True
 
     def encode(self, text: str, *, special: bool) -> list[int]:
