@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from bytemill.corpus.compression import SUFFIXES as COMPRESSIONS
-from bytemill.corpus.formats import FORMATS
+from bytemill.corpus.formats import COMPRESSIONS, FORMATS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "corpora.md").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ import pytest
 
 from bytemill import Corpus, CorpusError, train, train_from_iterator
 from bytemill.corpus import CorpusFormat, register_corpus_format
-from bytemill.corpus.chunks import Chunk
+from bytemill.corpus.documents import Chunk
 from bytemill.corpus.formats import FORMATS
 from bytemill.corpus.options import CorpusOptions
 from bytemill.corpus.streams import OpenFile

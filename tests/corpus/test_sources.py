@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bytemill import train
 from bytemill.corpus import Corpus, Source, iter_texts, not_utf8, read_blocks, resolve_inputs
-from bytemill.corpus.texts import checked_texts
+from bytemill.corpus.readers import checked_texts
 from bytemill.errors import CorpusError
 
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from bytemill.corpus import libraries
+from bytemill.corpus.formats import library
 from bytemill.errors import CorpusError, StorageError
 from bytemill.storage.aws_profile import profile_options
 from bytemill.storage.location import SCHEMES, check_no_credentials, without_secrets, without_signature
@@ -74,7 +74,7 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
     Raises:
         CorpusError: There is no such file, or the file system cannot be reached.
     """
-    fsspec = libraries.fsspec(url)
+    fsspec = library("fsspec", url)
     try:
         check_no_credentials(url)
     except StorageError as error:

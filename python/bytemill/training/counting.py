@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, cast
 
 from bytemill.corpus import Corpus, Source, not_utf8
 from bytemill.corpus.compression import compression_of
+from bytemill.corpus.content import format_of_head
 from bytemill.corpus.documents import CorpusCounts, Position
-from bytemill.corpus.formats import FORMATS, format_of_head
-from bytemill.corpus.pipes import open_pipe
+from bytemill.corpus.formats import FORMATS
+from bytemill.corpus.readers import checked_texts
 from bytemill.corpus.sources import empty_corpus, unreadable
-from bytemill.corpus.streams import TextPipe, head_of, plain_text_start
-from bytemill.corpus.texts import checked_texts
+from bytemill.corpus.streams import TextPipe, head_of, open_pipe, plain_text_start
 from bytemill.errors import CorpusError, OutputError
 from bytemill.training.counting_session import CountingSession, CountingSettings
 from bytemill.training.progress import FileProgress
