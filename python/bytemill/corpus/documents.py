@@ -1,4 +1,4 @@
-"""Packed batches of documents, and positions between them."""
+"""What passes from readers through a corpus: chunks of a source, packed batches of documents, and positions."""
 
 from __future__ import annotations
 
