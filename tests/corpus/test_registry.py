@@ -1,5 +1,6 @@
-"""A corpus format registered from outside the package."""
+"""The registry of corpus formats, registered ones, and the page of the documentation about them."""
 
+import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from bytemill import Corpus, CorpusError, train, train_from_iterator
 from bytemill.corpus import CorpusFormat, register_corpus_format
 from bytemill.corpus.documents import Chunk
-from bytemill.corpus.formats import FORMATS
+from bytemill.corpus.formats import COMPRESSIONS, FORMATS
 from bytemill.corpus.options import CorpusOptions
 from bytemill.corpus.streams import OpenFile
 
@@ -66,3 +67,15 @@ def test_names_and_suffixes_are_unique() -> None:
     with pytest.raises(ValueError, match="auto"):
         register_corpus_format(CorpusFormat("auto", (".auto",), read_paragraphs))
     register_corpus_format(CorpusFormat("paragraphs", (".par", ".paragraphs"), read_paragraphs))
+
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "corpora.md").read_text(encoding="utf-8")
+
+
+def test_every_suffix_is_on_the_page() -> None:
+    for each in FORMATS.values():
+        (row,) = re.findall(rf"^\| `{each.name}` \|.*$", PAGE, flags=re.MULTILINE)
+        for suffix in each.suffixes:
+            assert f"`{suffix}`" in row
+    assert set(COMPRESSIONS.values()) == {"gzip", "zstd", "xz", "bzip2"}
+    assert "gzip, zstd, xz and bzip2" in PAGE
