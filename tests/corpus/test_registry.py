@@ -35,13 +35,14 @@ def read_paragraphs(file: OpenFile, _: CorpusOptions, state: dict[str, Any]) -> 
             )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def toy_format() -> Iterator[None]:
     register_corpus_format(CorpusFormat("paragraphs", (".par",), read_paragraphs, magic=(b"PARAGRAPHS\n",)))
     yield
     del FORMATS["paragraphs"]
 
 
+@pytest.mark.usefixtures("toy_format")
 def test_it_is_read_by_suffix_by_magic_and_by_name(tmp_path: Path) -> None:
     data = b"PARAGRAPHS\nfirst one\n\nsecond\none\n\nthird"
     texts = ["first one", "second\none", "third"]
@@ -55,12 +56,14 @@ def test_it_is_read_by_suffix_by_magic_and_by_name(tmp_path: Path) -> None:
     assert texts_of(read(Corpus(tmp_path, format="paragraphs"))) == texts
 
 
+@pytest.mark.usefixtures("toy_format")
 def test_the_magic_bytes_of_a_registered_format_are_checked(tmp_path: Path) -> None:
     (tmp_path / "a.par").write_text("just text")
     with pytest.raises(CorpusError, match="is not paragraphs data but plain text"):
         read(Corpus(tmp_path / "a.par"))
 
 
+@pytest.mark.usefixtures("toy_format")
 def test_names_and_suffixes_are_unique() -> None:
     with pytest.raises(ValueError, match=r"the format 'text' already has the suffix '\.txt'"):
         register_corpus_format(CorpusFormat("other", (".txt",), read_paragraphs))

@@ -252,17 +252,6 @@ def test_texts_are_drawn_one_by_one() -> None:
     assert (first, drawn) == ("0", [0])
 
 
-def test_an_item_that_is_not_a_text_is_named_by_its_index(corpus: Path) -> None:
-    with pytest.raises(CorpusError, match="item 1 of the corpus is not a str: 5"):
-        list(checked_texts(["one", 5]))
-    with pytest.raises(CorpusError, match="item 0 of the corpus is not a str") as caught:
-        list(checked_texts(corpus.glob("*.txt")))
-    assert caught.value.hint is not None
-    assert "sorted(folder.glob('*.txt'))" in caught.value.hint
-    with pytest.raises(TypeError, match="a single str"):
-        list(checked_texts("one"))
-
-
 def test_bytes_that_are_not_utf8_are_named_by_file_offset_and_value(corpus: Path) -> None:
     (corpus / "bad.txt").write_bytes("übel ".encode() + b"\xff\xfe und mehr")
     with pytest.raises(CorpusError) as caught:

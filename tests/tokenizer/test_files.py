@@ -106,12 +106,6 @@ def test_paths_of_another_type_are_a_type_error(small: bytemill.Tokenizer, wrong
         small.encode_files(wrong)
 
 
-@pytest.mark.parametrize("num_threads", [0, -1, 5000])
-def test_a_number_of_threads_is_checked(small: bytemill.Tokenizer, num_threads: int) -> None:
-    with pytest.raises(ValueError, match="num_threads must be 1 to"):
-        small.encode_files([], num_threads=num_threads)
-
-
 def test_a_file_that_cannot_be_read_is_named(small: bytemill.Tokenizer, tmp_path: Path) -> None:
     good = written(tmp_path, ["fox"])[0]
     pipe = tmp_path / "pipe"

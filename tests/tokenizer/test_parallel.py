@@ -280,17 +280,11 @@ def test_a_number_of_threads_out_of_range_is_an_error(small: bytemill.Tokenizer,
         lambda: small.encode("a", num_threads=num_threads),
         lambda: small.encode_ordinary("a", num_threads=num_threads),
         lambda: small.encode_to_numpy("a", num_threads=num_threads),
+        lambda: small.encode_files([], num_threads=num_threads),
         lambda: small.core.stream("all", "strict", num_threads),
     ):
         with pytest.raises(ValueError, match="num_threads must be 1 to"):
             encode()
-
-
-@pytest.mark.parametrize("wrong", [None, 5, "text", b"text", ["a", None], [b"a"], [["a"]]])
-def test_a_batch_must_be_texts(small: bytemill.Tokenizer, wrong: Any) -> None:
-    for encode in (small.encode_batch, small.encode_batch_to_numpy):
-        with pytest.raises(TypeError):
-            encode(wrong)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"text", ["text"]])

@@ -261,16 +261,6 @@ def test_several_merges_for_one_token_give_the_same_ids(ranks: dict[bytes, int],
     assert_same_ids(ours, ours.to_huggingface(), texts)
 
 
-def test_a_vocabulary_converted_with_every_split_gives_the_same_ids(shared_data: Path) -> None:
-    spec = registry.read(shared_data / "r50k_base.tiktoken")
-    merges = with_every_split(spec.ranks or {})
-    assert len(merges) > 2 * len(spec.ranks or {})
-    text = document_of(spec.ranks or {}, merges, ignore_merges=True, split=NAMED_PATTERNS["llama3"])
-    ours = Tokenizer.from_spec(huggingface.from_text(text))
-    assert len(ours.merges) == 50_000
-    assert_same_ids(ours, tokenizers.Tokenizer.from_str(text), [*excerpts(shared_data), CORPUS])
-
-
 def test_a_merge_before_those_of_its_parts_is_read_as_ranks_or_refused() -> None:
     ranks = {bytes([i]): i for i in range(256)} | {b"abc": 256, b"ab": 257}
     merges = with_every_split(ranks)
