@@ -18,6 +18,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 import bytemill as bm
 from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileError, UnknownTokenError
 from bytemill.formats.library import document_encoder
+from bytemill.formats.registry import Content, load_content
 from bytemill.system import extras
 
 TEXTS = [
@@ -230,7 +231,6 @@ def test_copies_and_files(both: tuple[bm.Tokenizer, Any, Path], tmp_path: Path):
     [
         (lambda tok: tok.explain("a text"), "explaining a text by its merges"),
         (lambda tok: tok.truncate(50), "truncating a vocabulary"),
-        (lambda tok: tok.encode_with_unstable("a"), "unstable ids"),
         (lambda tok: tok.to_tiktoken(), "no room for what tokenizers runs"),
         (lambda tok: tok.save("x.tiktoken", format="tiktoken"), "no room for what tokenizers runs"),
     ],
@@ -331,9 +331,6 @@ _LOADED: dict[bytes, bm.Tokenizer] = {}
 
 
 def loaded_model(data: bytes) -> bm.Tokenizer:
-    from bytemill.formats.loading import load_content
-    from bytemill.formats.registry import Content
-
     if data not in _LOADED:
         _LOADED[data] = bm.Tokenizer._from_loaded(load_content(Content(data, "spiece.model")))
     return _LOADED[data]

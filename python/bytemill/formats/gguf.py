@@ -31,16 +31,18 @@ from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern, named_p
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
 from bytemill.formats import gguf_models
 from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
-from bytemill.formats.encoder import Loaded, build_file
-from bytemill.formats.files import GGUF_MAGIC, bool_at, checked_pattern, parse_json, shown
+from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
 from bytemill.formats.huggingface.parts import to_pre_tokenizer
+from bytemill.formats.patterns import checked_pattern
 from bytemill.formats.ranks import unreachable_token
-from bytemill.formats.registry import Content, refuse_arguments
+from bytemill.formats.registry import Content, load_content, load_with_library, refuse_arguments
 from bytemill.formats.spec import (
     STEP_SEPARATOR,
+    Loaded,
     TokenizerSpec,
+    build_file,
     check_expressible,
     checked_parts,
     checked_record,
@@ -141,9 +143,6 @@ def load(
     The core makes the vocabulary if it can, in a third of the time: Python objects for 280,000 merges take long. Other
     kinds than GPT-2's, and what the core does not run, become a file of the library that has them.
     """
-    # It loads GGUF files with this module.
-    from bytemill.formats.loading import load_content, load_with_library
-
     location, values = str(path), _metadata(path, special_tokens)
     kind = values.get(_MODEL)
     if kind in ("llama", "t5", "bert", "gemma4"):

@@ -22,7 +22,6 @@ import numpy as np
 from bytemill._core import DocumentEncoder, document_side
 from bytemill.errors import SpecialTokenError, TokenizerError, UnknownTokenError
 from bytemill.formats.byte_level import text_to_bytes
-from bytemill.formats.encoder import Loaded
 from bytemill.formats.spec import TokenFlags
 from bytemill.system.extras import import_library
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill._core import Encoder
-    from bytemill.formats.spec import LibraryModel, TokenizerMetadata
+    from bytemill.formats.spec import LibraryModel
 
     Allowed = Literal["all", "none", "none_raise"] | Collection[str]
     TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
@@ -42,12 +41,6 @@ if TYPE_CHECKING:
 _META = "\N{LOWER ONE EIGHTH BLOCK}"
 _CHUNK_CHARACTERS = 1 << 20
 """Text per call of a library, which does not see signals."""
-
-
-def load(model: LibraryModel, metadata: TokenizerMetadata | None = None) -> Loaded:
-    """Open a model. Raises as `open_model`."""
-    core = open_model(model)
-    return Loaded(core, flags=core.flags, metadata=metadata)
 
 
 def open_model(model: LibraryModel) -> LibraryEncoder:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.corpus import CorpusCounts, DocumentSource
-    from bytemill.formats.encoder import AnyEncoder
     from bytemill.formats.library import AnyDocumentEncoder
+    from bytemill.formats.spec import AnyEncoder
     from bytemill.shards.journal import Checkpoint, PartCounts, WriterState
     from bytemill.shards.layouts import Layout
     from bytemill.shards.manifest import FileInfo, ShardInfo, SourceStamp

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from bytemill.errors import MissingExtraError, TokenizerError
 from bytemill.formats import sentencepiece
 from bytemill.formats.files import read_bytes
-from bytemill.formats.loading import find
+from bytemill.formats.registry import find
 from bytemill.system.extras import install_hint
 from bytemill.tokenizer.conversion import SAMPLE
 from bytemill.tokenizer.tokenizer import Tokenizer, open_tokenizer
