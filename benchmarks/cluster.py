@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill import Tokenizer, cluster, encode_corpus
 from bytemill.corpus import Corpus
 from bytemill.shards import read_manifest
-from bytemill.training.counting import count_corpus
-from bytemill.training.counting_session import CountingSettings
+from bytemill.training.counting import CountingSettings, count_corpus
 from bytemill.training.work_folder import WorkFolder
 
 if TYPE_CHECKING:

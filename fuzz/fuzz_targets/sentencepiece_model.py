@@ -12,7 +12,7 @@ with atheris.instrument_imports(include=["bytemill.formats.sentencepiece"]):
 
 from bytemill import Tokenizer
 from bytemill.errors import BytemillError, TokenizerFileError
-from bytemill.formats.encoder import build_file
+from bytemill.formats.spec import build_file
 
 NAME = "t.model"
 TEXT = "A text: 日本 😀 12\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from bytemill.cluster import count_corpus, encode_corpus, open_executor
 from bytemill.corpus import Corpus
 from bytemill.errors import BytemillError
-from bytemill.training.counting_session import CountingSettings
+from bytemill.training.counting import CountingSettings
 from bytemill.training.counts import save
 from tests.cluster.corpora import EOT, tokenizer
 

@@ -12,8 +12,8 @@ from bytemill.cluster import UnitProgress, count_corpus, open_executor
 from bytemill.cluster.count import remove_work
 from bytemill.corpus import Corpus
 from bytemill.errors import ClusterError, CorpusError
+from bytemill.training.counting import CountingSettings
 from bytemill.training.counting import count_corpus as count_in_one_process
-from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import save
 from bytemill.training.memory_budget import CountingPlan, MemoryBudget, resident_bytes
 from bytemill.training.work_folder import WorkFolder

@@ -15,8 +15,8 @@ from bytemill.corpus import Corpus
 from bytemill.errors import ClusterError, CorpusError, StorageError
 from bytemill.shards.layouts import LAYOUTS
 from bytemill.storage import StoreFolder
+from bytemill.training.counting import CountingSettings
 from bytemill.training.counting import count_corpus as count_in_one_process
-from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import save
 from bytemill.training.work_folder import WorkFolder
 from tests.cluster.corpora import EOT, InlineExecutor, mixed_corpus, tokenizer

@@ -19,8 +19,8 @@ from bytemill.cluster import UnitProgress, count_corpus, encode_corpus, open_exe
 from bytemill.corpus import Corpus
 from bytemill.errors import BytemillError, ClusterError
 from bytemill.storage import StoreFolder
+from bytemill.training.counting import CountingSettings
 from bytemill.training.counting import count_corpus as count_in_one_process
-from bytemill.training.counting_session import CountingSettings
 from bytemill.training.counts import save
 from bytemill.training.work_folder import WorkFolder
 from tests.cluster.corpora import EOT, files_of, mixed_corpus, tokenizer

@@ -1,6 +1,5 @@
 """Encodings of tiktoken and of `bytemill.compat.tiktoken`, made from the same parts."""
 
-import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,27 +11,13 @@ import tiktoken
 import tiktoken_ext.openai_public
 
 from bytemill.compat import tiktoken as ours
+from tests.support.oracles import read_ranks
 
 BYTES: dict[bytes, int] = {bytes([byte]): byte for byte in range(256)}
 WORDS = [
-    b"ab",
-    b" a",
-    b" ab",
-    b"abc",
-    b"bc",
-    b"  ",
-    b"   ",
-    b"\n\n",
-    b" \n",
-    "é".encode(),
-    b"a\xc3",
-    "字".encode()[:2],
-    "字".encode(),
-    b"aa",
-    b"aaaa",
-    b"<x",
-    b"12",
-]
+    b"ab", b" a", b" ab", b"abc", b"bc", b"  ", b"   ", b"\n\n", b" \n", "é".encode(), b"a\xc3",
+    "字".encode()[:2], "字".encode(), b"aa", b"aaaa", b"<x", b"12",
+]  # fmt: skip
 RANKS = BYTES | {token: 256 + i for i, token in enumerate(WORDS)}
 PIECES = ["ab", "a", "b", " ", "  ", "\n", "é", "字", "!", "12", "<x>", "<y>", "<", "x>", "<|endoftext|>"]
 """What texts are made of: tokens, special tokens and parts of them."""
@@ -52,13 +37,6 @@ def toy(pattern: str) -> Pair:
     """A small vocabulary with any pattern. One special token is an ordinary one too, with another id."""
     parts: dict[str, Any] = {"pat_str": pattern, "mergeable_ranks": RANKS, "special_tokens": SPECIAL}
     return Pair(ours.Encoding("toy", **parts), tiktoken.Encoding("toy", **parts))
-
-
-@lru_cache
-def read_ranks(path: Path) -> dict[bytes, int]:
-    """A rank file as a table."""
-    lines = (line.split() for line in path.read_bytes().splitlines())
-    return {base64.b64decode(token): int(rank) for token, rank in lines}
 
 
 @pytest.fixture(scope="session")

@@ -297,15 +297,9 @@ def test_an_encoding_is_thread_safe() -> None:
 
 TEXT_PIECES = [*PIECES, "\ud800"]
 PATTERNS = [
-    r"\w+|\s+",
-    r"\w+",
-    r"(?s).+",
-    r".",
-    r"\p{L}+|\p{N}| ?[^\s\p{L}]+",
-    r"a+?|b(?!\s)|(?<=a)\s+",
-    r"(?i)AB|\s+$",
-    r"[^a]+?(?=b)|a",
-]
+    r"\w+|\s+", r"\w+", r"(?s).+", r".", r"\p{L}+|\p{N}| ?[^\s\p{L}]+", r"a+?|b(?!\s)|(?<=a)\s+",
+    r"(?i)AB|\s+$", r"[^a]+?(?=b)|a",
+]  # fmt: skip
 
 
 @given(

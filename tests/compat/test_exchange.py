@@ -33,18 +33,9 @@ COVERING = [
     NAMED_PATTERNS["llama3"],
 ]
 OURS = [
-    None,
-    "gpt2",
-    "cl100k",
-    "o200k",
-    "llama3",
-    r"\w+",
-    r"\w+|\s+",
-    "!",
-    "a+?b|(?<=a)b",
-    r"\s+(?!\S)|ab",
+    None, "gpt2", "cl100k", "o200k", "llama3", r"\w+", r"\w+|\s+", "!", "a+?b|(?<=a)b", r"\s+(?!\S)|ab",
     r"(?i:AB)+",
-]
+]  # fmt: skip
 
 
 def encoding(
@@ -198,11 +189,25 @@ def test_tokenizers_without_an_equivalent_encoding_are_refused(
 
 
 def test_ranks_without_equivalent_merges_convert_both_ways() -> None:
-    ranks = BYTES | {b"abcd": 256, b"ab": 257, b"cd": 258}
-    theirs = encoding(ranks, {})
+    tokens = [b"abcd", b"bc", b"ab", b"cd", b"aaaa", b"aa"]
+    theirs = encoding(BYTES | {token: 256 + i for i, token in enumerate(tokens)}, {"<x>": 500})
     ours = Tokenizer.from_tiktoken(theirs)
-    for text in ("abcd", "xabcd", "abcdabcd", "ab cd"):
-        assert ours.encode(text) == theirs.encode(text) == ours.to_tiktoken().encode(text)
+    back = ours.to_tiktoken()
+    for text in (
+        "abcd",
+        "xabcd",
+        "abcdabcd",
+        "ab cd",
+        "aaaa",
+        "aaaaa",
+        "aaaaaaaa",
+        "abcd<x>ab cd",
+        "abc" * 300,
+        "a" * 1001,
+    ):
+        ids = theirs.encode(text, allowed_special="all")
+        assert ours.encode(text) == back.encode(text, allowed_special="all") == ids
+        assert ours.decode(ids) == text
 
 
 def test_other_objects_raise_a_type_error() -> None:

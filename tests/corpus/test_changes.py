@@ -18,7 +18,7 @@ from bytemill.errors import BytemillError, CorpusError
 from bytemill.shards import ShardCorpus, convert_shards
 from bytemill.shards.token_source import open_tokens
 from bytemill.system.file_stamp import FileStamp
-from bytemill.training.counting_session import CountingSettings
+from bytemill.training.counting import CountingSettings
 from tests.cluster.corpora import InlineExecutor
 
 from .conftest import DOCUMENTS, json_lines, read, wet
@@ -84,7 +84,7 @@ def test_plain_text_that_changes_before_or_while_it_is_counted(
     with pytest.raises(CorpusError, match=rf"a\.txt changed while it was read: .*{change}"):
         bm.train(corpus, 300)
     corpus = Corpus(path)
-    counter = "bytemill.training.counting_session.PretokenCounter"
+    counter = "bytemill.training.counting.PretokenCounter"
     monkeypatch.setattr(counter, counter_that_first(lambda: CHANGES[change](path)))
     with pytest.raises(CorpusError, match=rf"a\.txt changed while it was read: .*{change}"):
         bm.train(corpus, 300)

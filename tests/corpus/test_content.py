@@ -22,7 +22,7 @@ import bytemill as bm
 from bytemill.cluster import count_corpus
 from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError
-from bytemill.training.counting_session import CountingSettings
+from bytemill.training.counting import CountingSettings
 from tests.cluster.corpora import InlineExecutor
 
 from .conftest import json_lines, read, texts_of, wet

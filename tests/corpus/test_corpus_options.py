@@ -31,19 +31,8 @@ def test_every_option_reaches_the_corpus(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text('{"body": "one"}\nnonsense\n{"body": "two"}\n')
     options = parsed(
-        *(
-            str(path),
-            "--format",
-            "jsonl",
-            "--column",
-            "body",
-            "--limit-bytes",
-            "1kB",
-            "--sample",
-            "1",
-            "--seed",
-            "3",
-        ),
+        *(str(path), "--format", "jsonl", "--column", "body", "--limit-bytes", "1kB", "--sample", "1"),
+        *("--seed", "3"),
         *("--weight", f"{path}=2.5", "--errors", "skip", "--on-error", "skip", "--documents", "line"),
         *("--max-document-bytes", "1MB", "--verify-input"),
     )

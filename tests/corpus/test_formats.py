@@ -50,7 +50,7 @@ def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
 
 
 ONE_OF_A_KIND = frozenset(
-    (
+    [
         "separated.txt",
         "lines.jsonl",
         "lines.jsonl.zst",
@@ -58,7 +58,7 @@ ONE_OF_A_KIND = frozenset(
         "text.parquet",
         "text.arrow",
         "stream.arrow",
-    )
+    ]
 )
 
 

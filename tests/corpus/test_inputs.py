@@ -166,16 +166,8 @@ class TestUrls:
         [{"HF_ENDPOINT": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.1"}, {"HF_HUB_OFFLINE": "1"}],
     )
     def test_a_hub_out_of_reach_is_one_line_with_a_hint(self, environment: dict[str, str]) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "bytemill",
-            "tokenizer",
-            "train",
-            "hf://datasets/a/b/c.txt",
-            "-n",
-            "300",
-        ]
+        arguments = ["-m", "bytemill", "tokenizer", "train", "hf://datasets/a/b/c.txt", "-n", "300"]
+        command = [sys.executable, *arguments]
         answer = subprocess.run(
             command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
         )

@@ -18,8 +18,8 @@ import pytest
 from bytemill.corpus import Corpus, documents, resolve_inputs
 from bytemill.corpus.blocks import read_text
 from bytemill.corpus.compression import Decompressed
+from bytemill.corpus.corpus import AHEAD, prefetched
 from bytemill.corpus.options import CorpusOptions
-from bytemill.corpus.prefetch import AHEAD, prefetched
 from bytemill.corpus.streams import OpenFile, ReadingStoppedError, _BufferedStream
 
 from .conftest import read, texts_of

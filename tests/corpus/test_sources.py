@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bytemill import train
 from bytemill.corpus import Corpus, Source, iter_texts, not_utf8, read_blocks, resolve_inputs
-from bytemill.corpus.texts import checked_texts
+from bytemill.corpus.readers import checked_texts
 from bytemill.errors import CorpusError
 
 
@@ -250,17 +250,6 @@ def test_texts_are_drawn_one_by_one() -> None:
 
     first = next(checked_texts(texts()))
     assert (first, drawn) == ("0", [0])
-
-
-def test_an_item_that_is_not_a_text_is_named_by_its_index(corpus: Path) -> None:
-    with pytest.raises(CorpusError, match="item 1 of the corpus is not a str: 5"):
-        list(checked_texts(["one", 5]))
-    with pytest.raises(CorpusError, match="item 0 of the corpus is not a str") as caught:
-        list(checked_texts(corpus.glob("*.txt")))
-    assert caught.value.hint is not None
-    assert "sorted(folder.glob('*.txt'))" in caught.value.hint
-    with pytest.raises(TypeError, match="a single str"):
-        list(checked_texts("one"))
 
 
 def test_bytes_that_are_not_utf8_are_named_by_file_offset_and_value(corpus: Path) -> None:

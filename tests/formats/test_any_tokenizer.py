@@ -15,22 +15,9 @@ from bytemill.tokenizer.conversion import _prove, _reload
 
 PATTERNS = [*NAMED_PATTERNS.values(), None, r" ?\p{L}+|\P{L}", " ?\\S+|\\s ", r"[\s\S]+", "a\\\\|\n|[^a]"]
 SPECIAL = [
-    "<|endoftext|>",
-    "<x>",
-    "<x>y",
-    "two words",
-    " ",
-    "\n",
-    "ab",
-    "a",
-    "Ġ",
-    "é",
-    "日",
-    '"',
-    "\\",
-    "[1] 2",
+    "<|endoftext|>", "<x>", "<x>y", "two words", " ", "\n", "ab", "a", "Ġ", "é", "日", '"', "\\", "[1] 2",
     "\x7f",
-]
+]  # fmt: skip
 
 
 @st.composite

@@ -10,7 +10,7 @@ from tokenizers.models import BPE
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import gpt2, loading
+from bytemill.formats import gpt2, registry
 from bytemill.formats.byte_level import ALPHABET
 from bytemill.formats.spec import TokenizerSpec
 
@@ -207,7 +207,7 @@ def test_gpt2s_files_equal_its_rank_file(shared_data: Path) -> None:
     assert len(spec.vocab) == 50256
     assert spec.merges is not None
     assert len(spec.merges) == 50000
-    ranks = loading.read(shared_data / "r50k_base.tiktoken")
+    ranks = registry.read(shared_data / "r50k_base.tiktoken")
     assert ranks.ranks == {token: token_id for token_id, token in spec.vocab.items()}
     assert ranks.special_tokens == spec.special_tokens
     assert gpt2.write(ranks) == gpt2.write(spec)

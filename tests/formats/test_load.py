@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS, RankFile, TokenizerJson
 from bytemill.errors import BytemillError
-from bytemill.formats import loading, tiktoken
+from bytemill.formats import registry, tiktoken
 from bytemill.formats.byte_level import ALPHABET, bytes_to_text
-from bytemill.formats.encoder import build_file
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.loading import load, load_fast
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.registry import Content, load, load_with_core
+from bytemill.formats.spec import TokenizerSpec, build_file
 
 MakeSpec = Callable[..., TokenizerSpec]
 
@@ -32,11 +31,11 @@ def assert_same_as_reference(
     data: bytes, pattern: Any = ..., *, fast: bool | None = None, **arguments: Any
 ) -> None:
     """Compare the fast loader with the reference reader; `fast` says whether the fast loader must succeed."""
-    loaded = load_fast(data, "t", pattern, **arguments)
+    loaded = load_with_core(Content(data, "t", pattern, **arguments))
     if fast is not None:
         assert (loaded is not None) is fast
     if loaded is not None:
-        slow = Tokenizer.from_spec(loading.from_bytes(data, "t", pattern, **arguments))
+        slow = Tokenizer.from_spec(registry.from_bytes(data, "t", pattern, **arguments))
         assert contents(Tokenizer._from_loaded(loaded)) == contents(slow)
 
 
@@ -233,7 +232,7 @@ def test_errors_come_from_the_reference_reader(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(content, encoding="utf-8")
         with pytest.raises(BytemillError) as slow:
-            build_file(loading.read(path, pattern=pattern), str(path))
+            build_file(registry.read(path, pattern=pattern), str(path))
         with pytest.raises(BytemillError) as fast:
             load(path, pattern)
         assert (str(fast.value), fast.value.hint) == (str(slow.value), slow.value.hint)
@@ -245,7 +244,7 @@ def test_errors_come_from_the_reference_reader(tmp_path: Path) -> None:
 )
 def test_invalid_special_tokens_are_left_to_the_reference_reader(special: dict[str, Any]) -> None:
     try:
-        assert load_fast(RANKS.encode(), "t", "gpt2", special) is None
+        assert load_with_core(Content(RANKS.encode(), "t", "gpt2", special)) is None
     except UnicodeEncodeError:
         assert "\ud800" in special
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import loading, minbpe
+from bytemill.formats import minbpe, registry
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]
@@ -146,7 +146,7 @@ def test_crlf_and_byte_order_marks_are_accepted(
     model = model_of([(97, 98)], {"<|x|>": 300}, GPT4)
     path = tmp_path / "any name"
     path.write_bytes(change(model.replace("minbpe v1", header, 1)).encode())
-    assert loading.read(path) == minbpe.from_text(model, "t")
+    assert registry.read(path) == minbpe.from_text(model, "t")
 
 
 def test_an_empty_pattern_line_means_no_pattern() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bytemill import Tokenizer
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import loading, vocab_listing
+from bytemill.formats import registry, vocab_listing
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]
@@ -36,18 +36,18 @@ def reference_listing(model: Path) -> str:
 
 def test_a_listing_is_that_of_minbpe_byte_for_byte(simple_bpe_model: Path) -> None:
     expected = reference_listing(simple_bpe_model)
-    for tokenizer in (Tokenizer.load(simple_bpe_model), Tokenizer.from_spec(loading.read(simple_bpe_model))):
+    for tokenizer in (Tokenizer.load(simple_bpe_model), Tokenizer.from_spec(registry.read(simple_bpe_model))):
         assert vocab_listing.write(tokenizer.to_spec()) == expected
 
 
 def test_a_listing_of_simple_bpe_itself_comes_out_byte_for_byte(full_data: Path) -> None:
     model = full_data / "tinystoriesv2-gpt4-train-2048.model"
     expected = model.with_suffix(".vocab").read_text(encoding="utf-8")
-    assert vocab_listing.write(loading.read(model)) == expected == reference_listing(model)
+    assert vocab_listing.write(registry.read(model)) == expected == reference_listing(model)
 
 
 def test_a_listing_is_refused_as_a_tokenizer(simple_bpe_model: Path, tmp_path: Path) -> None:
-    listing = vocab_listing.write(loading.read(simple_bpe_model)).encode()
+    listing = vocab_listing.write(registry.read(simple_bpe_model)).encode()
     assert vocab_listing.looks_like_listing(listing)
     (tmp_path / "t.vocab").write_bytes(listing)
     with pytest.raises(TokenizerFileError, match="a listing for people") as caught:

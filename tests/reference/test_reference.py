@@ -1,7 +1,5 @@
 """The reference implementation against tiktoken, Hugging Face tokenizers, and its own slower versions."""
 
-import base64
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,8 +12,10 @@ import tiktoken
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.oracles import huggingface_merges, huggingface_tokenizer, read_ranks
 
 from bytemill.errors import BytemillError, SpecialTokenError, TokenizerError
+from bytemill.formats.byte_level import text_to_bytes
 from bytemill.reference import (
     PATTERNS,
     ReferenceTokenizer,
@@ -327,39 +327,6 @@ def test_an_unknown_rule_for_ties_is_refused(trainer: Callable[..., object]) -> 
 # Training and encoding against Hugging Face
 
 
-@lru_cache
-def byte_of_character() -> dict[str, int]:
-    """GPT-2's table: bytes without a printable Latin-1 character are shown by those from U+0100 on."""
-    shown = [byte for byte in range(256) if chr(byte).isprintable() and byte not in (0x20, 0xA0)]
-    hidden = [byte for byte in range(256) if byte not in shown]
-    return {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
-
-
-def to_bytes(token: str) -> bytes:
-    return bytes(byte_of_character()[character] for character in token)
-
-
-def huggingface_tokenizer(documents: list[str], vocab_size: int) -> tokenizers.Tokenizer:
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.pre_tokenizer = byte_level  # pyright: ignore[reportAttributeAccessIssue]
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=1,
-        special_tokens=[END],
-        initial_alphabet=byte_level.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(documents, trainer=trainer)
-    return tokenizer
-
-
-def huggingface_merges(tokenizer: tokenizers.Tokenizer) -> list[tuple[bytes, bytes]]:
-    return [
-        (to_bytes(left), to_bytes(right)) for left, right in json.loads(tokenizer.to_str())["model"]["merges"]
-    ]
-
-
 @given(
     documents=st.lists(
         st.text("ab", max_size=15) | st.text("aab \n\u00ad", max_size=25) | tricky_text | any_text, max_size=5
@@ -367,7 +334,7 @@ def huggingface_merges(tokenizer: tokenizers.Tokenizer) -> list[tuple[bytes, byt
     vocab_size=st.integers(257, 320),
 )
 def test_merges_equal_those_of_hugging_face(documents: list[str], vocab_size: int) -> None:
-    theirs = huggingface_merges(huggingface_tokenizer(documents, vocab_size))
+    theirs = huggingface_merges(huggingface_tokenizer(documents, vocab_size, [END]))
     assert train(documents, vocab_size, [END], ties="huggingface")[1] == theirs
 
 
@@ -376,7 +343,7 @@ def test_merges_equal_those_of_hugging_face(documents: list[str], vocab_size: in
 )
 def test_merges_of_real_text_equal_those_of_hugging_face(shared_data: Path, name: str) -> None:
     text = (shared_data / name).read_text(encoding="utf-8")[:10_000].replace(END, "")
-    theirs = huggingface_merges(huggingface_tokenizer([text], 800))
+    theirs = huggingface_merges(huggingface_tokenizer([text], 800, [END]))
     assert len(theirs) == 800 - 257
     assert train(text, 800, [END], ties="huggingface")[1] == theirs
 
@@ -384,8 +351,8 @@ def test_merges_of_real_text_equal_those_of_hugging_face(shared_data: Path, name
 @lru_cache
 def handmade_pair() -> tuple[tokenizers.Tokenizer, ReferenceTokenizer]:
     """One tokenizer trained on a small text of many scripts, theirs and ours."""
-    theirs = huggingface_tokenizer([HANDMADE * 2], 500)
-    vocab = {token_id: to_bytes(token) for token, token_id in theirs.get_vocab().items() if token != END}
+    theirs = huggingface_tokenizer([HANDMADE * 2], 500, [END])
+    vocab = {token_id: text_to_bytes(token) for token, token_id in theirs.get_vocab().items() if token != END}
     return theirs, ReferenceTokenizer(vocab, huggingface_merges(theirs), {END: 0})
 
 
@@ -462,8 +429,7 @@ def test_ids_equal_those_of_tiktoken(pattern: str, parts: list[str]) -> None:
 
 @pytest.mark.parametrize(("name", "pattern"), [("r50k", "gpt2"), ("cl100k", "cl100k"), ("o200k", "o200k")])
 def test_real_rank_files_encode_as_tiktoken_does(shared_data: Path, name: str, pattern: str) -> None:
-    lines = (shared_data / f"{name}_base.tiktoken").read_bytes().splitlines()
-    ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, lines)}
+    ranks = read_ranks(shared_data / f"{name}_base.tiktoken")
     special_tokens = {END: len(ranks)}
     theirs = tiktoken_encoding(ranks, pattern, special_tokens)
     ours = ReferenceTokenizer({rank: token for token, rank in ranks.items()}, None, special_tokens, pattern)

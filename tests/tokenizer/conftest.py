@@ -1,6 +1,5 @@
 """Tokenizers that several modules use, each with an independent tokenizer of the same vocabulary."""
 
-import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tiktoken
+from tests.support.oracles import read_ranks
 
 import bytemill
 from bytemill.formats.spec import TokenizerSpec
@@ -56,13 +56,6 @@ class Peer:
     def encode(self, text: str) -> list[int]:
         """The ids by tiktoken, with all special tokens recognised."""
         return self.theirs.encode(text, allowed_special="all")
-
-
-@lru_cache
-def read_ranks(path: Path) -> dict[bytes, int]:
-    """A rank file as a table."""
-    lines = (line.split() for line in path.read_bytes().splitlines())
-    return {base64.b64decode(token): int(rank) for token, rank in lines}
 
 
 @pytest.fixture(scope="session")

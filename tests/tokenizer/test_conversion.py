@@ -29,16 +29,10 @@ NAMES = {
 }  # fmt: skip
 
 ODD_TEXTS = [
-    "",
-    "<|endoftext|>",
-    "a<|endoftext|><|endoftext|> b <|endoftext",
-    "   \t\n\n \r\n  x",
-    "def f(x):\n\treturn {x: [1, 2.5e-3]}  # ok\n\n\n",
-    "日本語の文章。漢字とかな、한국어 中文",
-    "👩‍👩‍👧 😀 e\u0301 \u200d\ufeff\u3000",
-    "it's we'LL I'm 1234567 ½ ٣",
-    "\x00\x1f\x7f\u2028\U0010ffff",
-]
+    "", "<|endoftext|>", "a<|endoftext|><|endoftext|> b <|endoftext", "   \t\n\n \r\n  x",
+    "def f(x):\n\treturn {x: [1, 2.5e-3]}  # ok\n\n\n", "日本語の文章。漢字とかな、한국어 中文",
+    "👩‍👩‍👧 😀 e\u0301 \u200d\ufeff\u3000", "it's we'LL I'm 1234567 ½ ٣", "\x00\x1f\x7f\u2028\U0010ffff",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Custom patterns: no text is lost between matches, and matching time is bounded."""
+"""Custom patterns: no text is lost between matches, matching time is bounded, and last steps may split bytes."""
 
 import pytest
 import regex
@@ -6,27 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill import reference
+from bytemill import Pattern, Tokenizer, reference
 from bytemill._core import check_pattern, named_pattern, pretoken_spans
 from bytemill.errors import TokenizerError
 
 NEVER_EMPTY = [
-    r"\S+",
-    r"\w+|\W",
-    r"\p{L}+(?=\s)",
-    r"(?<=a)b+|\d",
-    r"(\w)\1",
-    r"(?i)SS|[a-c]+?",
-    r"\bé\w",
-    r"[^\s\p{L}]{2,3}",
-    r"\p{Han}|\p{Hiragana}+",
-    r".",
-    r"(?s:.)",
-    r"x",
-    r" ?\p{L}+| ?\p{N}+|\s+(?!\S)|\s+",
-    "'s|'t| ?[a-zA-Z]+",
-    r"^a|b$",
-]
+    r"\S+", r"\w+|\W", r"\p{L}+(?=\s)", r"(?<=a)b+|\d", r"(\w)\1", r"(?i)SS|[a-c]+?", r"\bé\w",
+    r"[^\s\p{L}]{2,3}", r"\p{Han}|\p{Hiragana}+", r".", r"(?s:.)", r"x",
+    r" ?\p{L}+| ?\p{N}+|\s+(?!\S)|\s+", "'s|'t| ?[a-zA-Z]+", r"^a|b$",
+]  # fmt: skip
 SOMETIMES_EMPTY = [r"a*", r"(?=b)", r"", r"|ab", r"\b", r"a??", r"(?<=a)|c", r"\s*"]
 
 texts = st.text(st.sampled_from("aabbcCsSx 1!\n\u00a0éÉ一あ😀\u0301'"), max_size=30)
@@ -140,3 +128,48 @@ def test_catastrophic_backtracking_ends_with_an_error() -> None:
 def test_expressions_that_are_automata_never_take_exponential_time(pattern: str) -> None:
     # With backtracking, each further letter would double the number of steps, and this would never end.
     assert "".join(pretokens("x" * 5000, pattern)) == "x" * 5000
+
+
+EXPRESSION = r"gpt2(?#bytes)\p{N}+(?#then)[0-9][0-9][0-9]"
+TEXTS = ["ò 12345²! An é in 2026, a ² or ½ of 1000000 «òò²³»", "ò²³¹¼½¾ é " * 40, "12 123 1234 12345 " * 30]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return bytemill.train_from_iterator(TEXTS, 270, ["<|end|>"], pattern=Pattern.regex(EXPRESSION))
+
+
+@pytest.fixture(scope="module")
+def by_definition() -> reference.ReferenceTokenizer:
+    vocab, merges = reference.train(TEXTS, 270, special_tokens=["<|end|>"], pattern=EXPRESSION)
+    return reference.ReferenceTokenizer(vocab, merges, ["<|end|>"], pattern=EXPRESSION)
+
+
+def test_the_same_merges_are_learned(tokenizer: Tokenizer, by_definition: reference.ReferenceTokenizer):
+    assert dict(tokenizer.vocab) == by_definition.vocab
+    # No token has the two bytes of ò, of which the second is ² in GPT-2's table.
+    assert not any("ò".encode() in token for token in tokenizer.vocab.values())
+    assert any("é".encode() in token for token in tokenizer.vocab.values())
+
+
+@given(text=st.text("ò²³¹¼½¾óé12ab !<|end>", max_size=60) | st.text(max_size=20))
+def test_ids_are_those_by_definition(
+    tokenizer: Tokenizer, by_definition: reference.ReferenceTokenizer, text: str
+):
+    expected = by_definition.encode(text)
+    assert tokenizer.encode(text) == expected
+    assert list(tokenizer.encode_iterable([text])) == expected
+    assert tokenizer.decode(expected) == text
+    assert [token_id for part in tokenizer.explain(text) for token_id in part.ids] == expected
+    assert b"".join(token for part in tokenizer.explain(text) for token in part.tokens) == text.encode()
+
+
+def test_a_divided_character_is_explained(tokenizer: Tokenizer):
+    assert [part.text for part in tokenizer.explain("aò")] == ["a�", "�"]
+    assert [len(part.tokens) for part in tokenizer.explain("aò")] == [2, 1]
+
+
+@pytest.mark.parametrize("after", ["a*b", "(?=a)b", "("])
+def test_steps_on_bytes_are_bounded(after: str):
+    with pytest.raises(TokenizerError, match="the steps on bytes"):
+        Pattern.regex(f"gpt2(?#bytes){after}")

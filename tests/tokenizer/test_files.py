@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
 
 import bytemill
-from bytemill.errors import SpecialTokenError
+from bytemill import Tokenizer
+from bytemill.errors import SpecialTokenError, TokenizerFileError
+from bytemill.tokenizer import open_tokenizer
 
 END = "<|endoftext|>"
 THREADS = [1, 2, 5, None]
@@ -104,12 +106,6 @@ def test_paths_of_another_type_are_a_type_error(small: bytemill.Tokenizer, wrong
         small.encode_files(wrong)
 
 
-@pytest.mark.parametrize("num_threads", [0, -1, 5000])
-def test_a_number_of_threads_is_checked(small: bytemill.Tokenizer, num_threads: int) -> None:
-    with pytest.raises(ValueError, match="num_threads must be 1 to"):
-        small.encode_files([], num_threads=num_threads)
-
-
 def test_a_file_that_cannot_be_read_is_named(small: bytemill.Tokenizer, tmp_path: Path) -> None:
     good = written(tmp_path, ["fox"])[0]
     pipe = tmp_path / "pipe"
@@ -168,3 +164,27 @@ def test_arrays_have_the_narrowest_dtype(tmp_path: Path) -> None:
         found = bytemill.Tokenizer(vocab, [], {"<s>": highest}).encode_files(paths)
         assert [ids.tolist() for ids in found] == [[97, highest], []]
         assert {ids.dtype for ids in found} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("gtp2", "gpt2"), ("cl100k", "cl100k_base"), ("lama3", "llama3")]
+)
+def test_a_mistyped_published_name_is_an_error_with_a_suggestion(wrong: str, meant: str) -> None:
+    with pytest.raises(TokenizerFileError, match=f"{wrong}: no such file") as caught:
+        open_tokenizer(wrong)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith(f"use {meant}, ")
+
+
+def test_a_missing_file_gets_no_suggestion() -> None:
+    with pytest.raises(TokenizerFileError, match="no such file") as caught:
+        open_tokenizer("folder/missing.json")
+    assert caught.value.hint == "check the path"
+
+
+def test_an_existing_path_takes_precedence_over_a_similar_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Tokenizer({i: bytes([i]) for i in range(256)}, []).save("gpt-2", format="huggingface")
+    assert open_tokenizer("gpt-2").n_vocab == 256

@@ -136,11 +136,7 @@ def tokenizers_of_all_kinds(draw: st.DrawFn) -> bytemill.Tokenizer:
     tokens = [*made, *(token for token in orphans if token not in made)]
     tokens = draw(st.permutations(tokens)) if draw(st.booleans()) else tokens
     return by_merges(
-        *tokens,
-        merges=merges,
-        pattern=pattern,
-        special_tokens=special,
-        ignore_merges=draw(st.booleans()),
+        *tokens, merges=merges, pattern=pattern, special_tokens=special, ignore_merges=draw(st.booleans())
     )
 
 

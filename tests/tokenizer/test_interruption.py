@@ -51,10 +51,7 @@ CASES = {
         "path = pathlib.Path(folder.name, 'holes'); path.touch(); os.truncate(path, 1 << 40)",
         "tok.encode_files([path], num_threads=2)",
     ),
-    "one word": (
-        "text = million.replace(' ', '') * 30",
-        "tok.encode_to_numpy(text, num_threads=1)",
-    ),
+    "one word": ("text = million.replace(' ', '') * 30", "tok.encode_to_numpy(text, num_threads=1)"),
     "one letter": ("text = 'a' * 600_000_000", "tok.encode_to_numpy(text, num_threads=1)"),
     "bytes that are no text": (
         "data = (million[:1000].encode() + b'\\xff') * 200_000",

@@ -116,22 +116,6 @@ def test_a_long_text_has_the_same_ids_on_threads(num_threads: int | None, small:
     assert small.encode_ordinary(text, num_threads=num_threads) == plain
 
 
-@pytest.mark.parametrize("num_threads", [0, -1, 5000])
-def test_a_number_of_threads_is_checked_for_short_texts_too(
-    num_threads: int, small: bytemill.Tokenizer
-) -> None:
-    with pytest.raises(ValueError, match="num_threads must be 1 to"):
-        small.encode("a", num_threads=num_threads)
-    with pytest.raises(ValueError, match="num_threads must be 1 to"):
-        small.encode_ordinary("a", num_threads=num_threads)
-
-
-@pytest.mark.parametrize("text", ["", "a", "abc <|endoftext|> d", "Жизнь 今日は" * 3000])
-def test_the_count_is_the_length_of_the_list(text: str, small: bytemill.Tokenizer) -> None:
-    for allowed in ("all", "none"):
-        assert small.count(text, allowed_special=allowed) == len(small.encode(text, allowed_special=allowed))
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
 def test_a_list_that_does_not_fit_into_memory_is_a_memory_error() -> None:
     script = """

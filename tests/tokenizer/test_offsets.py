@@ -19,17 +19,9 @@ END = "<|endoftext|>"
 BYTES = {byte: bytes([byte]) for byte in range(256)}
 SPECIAL = [END, "<|pad|>", "今😀", " é"]
 SCRIPTS = [
-    "the quick fox's 123 foxes",
-    "  \r\n\n\t ",
-    "Жизнь прожить",
-    "今日は、世界。",
-    "हिन्दी भाषा",
-    "العربية ٣٤٥",
-    "한국어 텍스트",
-    "naïve café e\u0301t",
-    "👩\u200d👩\u200d👧😀😀",
-    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𐍈",
-]
+    "the quick fox's 123 foxes", "  \r\n\n\t ", "Жизнь прожить", "今日は、世界。", "हिन्दी भाषा", "العربية ٣٤٥",
+    "한국어 텍스트", "naïve café e\u0301t", "👩\u200d👩\u200d👧😀😀", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𐍈",
+]  # fmt: skip
 TRAINED = bytemill.train_from_iterator(SCRIPTS * 2, vocab_size=340, special_tokens=SPECIAL)
 TOKENIZERS = {
     "trained": TRAINED,

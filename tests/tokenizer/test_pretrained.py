@@ -231,8 +231,7 @@ def test_without_network_the_hint_says_what_to_do(caches: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("name", "extras"),
-    [("cl100k_base", ["formats"]), ("llama3", ["hub"]), ("gpt2", ["formats", "hub"])],
+    ("name", "extras"), [("cl100k_base", ["formats"]), ("llama3", ["hub"]), ("gpt2", ["formats", "hub"])]
 )
 def test_without_libraries_the_hint_names_them(
     name: str, extras: list[str], monkeypatch: pytest.MonkeyPatch

@@ -16,10 +16,8 @@ import bytemill
 from bytemill import Corpus, CorpusError, reference
 from bytemill._core import NAMED_PATTERNS, read_counts_header
 from bytemill.training import counts
-from bytemill.training.counting import count_corpus, count_texts
-from bytemill.training.counting_session import CountingSettings
-from bytemill.training.counts import CountedCorpus, SavedCounts
-from bytemill.training.mixture import common_scale, exact_weight
+from bytemill.training.counting import CountingSettings, count_corpus, count_texts
+from bytemill.training.counts import CountedCorpus, SavedCounts, common_scale, exact_weight
 from bytemill.training.work_folder import WorkFolder
 
 END = "<|endoftext|>"

@@ -15,8 +15,7 @@ import pytest
 import bytemill
 from bytemill import Corpus, OutputError, TokenizerError
 from bytemill.training import memory_budget as budget
-from bytemill.training.counting import count_corpus, count_texts
-from bytemill.training.counting_session import CountingSettings
+from bytemill.training.counting import CountingSettings, count_corpus, count_texts
 from bytemill.training.work_folder import WorkFolder
 
 END = "<|endoftext|>"

@@ -2,7 +2,6 @@
 
 import codecs
 import io
-import json
 import random
 import warnings
 from collections import Counter
@@ -12,15 +11,14 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 import pytest
-import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.oracles import huggingface_merges, huggingface_tokenizer
 from tests.support.patterns import as_pattern
 
 import bytemill
 from bytemill import TrainingStoppedEarly, reference
 from bytemill._core import PretokenCounter, PretokenCounts
-from bytemill.formats.byte_level import text_to_bytes
 
 END = "<|endoftext|>"
 BOTH_TIES = pytest.mark.parametrize("ties", ["bytes", "huggingface"])
@@ -30,16 +28,8 @@ SPECIAL = ["<s>", "<s><e>", "s><", "é<", "\n\n"]
 
 # Expressions that mean the same to every engine: matches, gaps between them, empty matches, look-around.
 CUSTOM = [
-    r"\S+",
-    r"[a-z]+",
-    "a*",
-    "(?<=a)b",
-    "b??|a",
-    "(?s:.)",
-    r"\p{L}+(?= )",
-    "^",
-    r" ?[^\s]+|\s+(?!\S)|\s+",
-]
+    r"\S+", r"[a-z]+", "a*", "(?<=a)b", "b??|a", "(?s:.)", r"\p{L}+(?= )", "^", r" ?[^\s]+|\s+(?!\S)|\s+",
+]  # fmt: skip
 
 runs = st.lists(st.tuples(st.sampled_from("ab\x00é世 "), st.integers(1, 40)), max_size=8).map(
     lambda parts: "".join(character * n for character, n in parts)
@@ -262,21 +252,6 @@ def test_min_frequency_is_exact_at_the_thresholds(min_frequency: int) -> None:
 # Real texts
 
 
-def huggingface_merges(documents: list[str], vocab_size: int, special_tokens: list[str]) -> list:
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.pre_tokenizer = byte_level  # pyright: ignore[reportAttributeAccessIssue]
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=special_tokens,
-        initial_alphabet=byte_level.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(documents, trainer=trainer)
-    merges = json.loads(tokenizer.to_str())["model"]["merges"]
-    return [(text_to_bytes(left), text_to_bytes(right)) for left, right in merges]
-
-
 def standard_library() -> Iterator[str]:
     """Modules of the running Python, at most 1.5 MB of them."""
     n_characters = 0
@@ -345,7 +320,7 @@ def test_merges_of_real_text_equal_those_of_hugging_face(
 ) -> None:
     # Their trainer does not look for special tokens in the text.
     documents = [part for text in real_documents(shared_data, name) for part in text.split(END)]
-    theirs = huggingface_merges(documents, vocab_size, [END])
+    theirs = huggingface_merges(huggingface_tokenizer(documents, vocab_size, [END]))
     ours = bytemill.train_from_iterator(iter(documents), vocab_size, [END], ties="huggingface").merges
     first_difference = next(
         (rank for rank, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None

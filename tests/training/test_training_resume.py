@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from bytemill import Corpus
-from bytemill.training.counting import count_corpus
-from bytemill.training.counting_session import CountingSettings
+from bytemill.training.counting import CountingSettings, count_corpus
 from bytemill.training.counts import CountedCorpus
 from bytemill.training.work_folder import WorkFolder
 

@@ -119,7 +119,7 @@ def count_by_processes(
     from bytemill.cluster import count_corpus
     from bytemill.cluster.estimate import estimate_counting
     from bytemill.corpus import Corpus
-    from bytemill.training.counting_session import CountingSettings
+    from bytemill.training.counting import CountingSettings
     from bytemill.training.counts import save
     from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
 

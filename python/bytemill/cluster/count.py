@@ -27,9 +27,15 @@ from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.atomic_files import make_folder
 from bytemill.system.output_lock import lock_output
 from bytemill.system.paths import cache_folder
-from bytemill.training.counting_session import CountingSettings, corpus_identity, corpus_weights
-from bytemill.training.counts import CountedCorpus, CountsInfo, canonical_pattern
-from bytemill.training.mixture import common_scale, exact_weight, finish_weighted
+from bytemill.training.counting import CountingSettings, corpus_identity, corpus_weights
+from bytemill.training.counts import (
+    CountedCorpus,
+    CountsInfo,
+    canonical_pattern,
+    common_scale,
+    exact_weight,
+    finish_weighted,
+)
 
 if TYPE_CHECKING:
     import os

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bytemill.corpus import Corpus, CorpusInputs, DocumentBatch, DocumentSource
     from bytemill.shards.corpus_reader import ShardCorpus
     from bytemill.shards.encode_job import ShardTokenizer
-    from bytemill.training.counting_session import CountingSettings
+    from bytemill.training.counting import CountingSettings
 
 SAMPLE_BYTES = 16 << 20
 """Text that is measured, from the middle of the corpus."""

@@ -15,11 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from bytemill._core import NAMED_PATTERNS, Encoder
+from bytemill.compat.unstable import encode_cut_off, encode_with_unstable
 from bytemill.errors import SpecialTokenError, UnknownTokenError
-from bytemill.tokenizer.decoding import text_and_starts
-from bytemill.tokenizer.encoding import options, refuse
+from bytemill.tokenizer.encoding import options, refuse, text_and_starts
 from bytemill.tokenizer.pretrained import ENCODING_NAMES, HARMONY_SPECIAL_TOKENS, encoding_name_for_model
-from bytemill.tokenizer.unstable import encode_cut_off, encode_with_unstable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set

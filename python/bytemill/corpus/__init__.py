@@ -1,13 +1,11 @@
 """Corpora: inputs, formats, and documents in batches."""
 
-from bytemill.corpus.corpus import Corpus
+from bytemill.corpus.corpus import Corpus, iter_texts
 from bytemill.corpus.documents import CorpusCounts, DocumentBatch, DocumentSource, Position
 from bytemill.corpus.formats import CorpusFormat, register_corpus_format
-from bytemill.corpus.messages import not_utf8
 from bytemill.corpus.options import parse_bytes
-from bytemill.corpus.reading import read_blocks
 from bytemill.corpus.sources import CorpusInputs, Source, resolve_inputs
-from bytemill.corpus.texts import iter_texts
+from bytemill.corpus.streams import not_utf8, read_blocks
 
 __all__ = [
     "Corpus",

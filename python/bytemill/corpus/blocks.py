@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import JsonLines, TextSplitter, clean_text
 from bytemill.corpus import documents as batches
-from bytemill.corpus.chunks import Chunk
-from bytemill.corpus.content import UTF8_BOM, check_text
-from bytemill.corpus.messages import choose_field, document_too_large, fields_of
-from bytemill.corpus.options import REPLACE_HINT, SKIP_HINT
-from bytemill.corpus.signatures import HEAD_BYTES
+from bytemill.corpus.content import HEAD_BYTES, UTF8_BOM, check_text
+from bytemill.corpus.documents import Chunk
+from bytemill.corpus.options import REPLACE_HINT, SKIP_HINT, choose_field, document_too_large, fields_of
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus import documents as batches
-from bytemill.corpus import libraries
-from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.compression import compression_of
-from bytemill.corpus.messages import choose_field, document_too_large, fields_of
-from bytemill.corpus.signatures import HEAD_BYTES
+from bytemill.corpus.content import HEAD_BYTES
+from bytemill.corpus.documents import Chunk
+from bytemill.corpus.formats import library
+from bytemill.corpus.options import choose_field, damaged, document_too_large, fields_of
 from bytemill.corpus.sources import unreadable
 from bytemill.corpus.streams import OpenFile, head_of
 from bytemill.errors import CorpusError, OutputError
@@ -42,7 +42,7 @@ class ColumnReader:
 
     def check(self, schema: Any) -> str:
         """Return the outermost column that leads to the strings. Raises `CorpusError` if there is none."""
-        pa = libraries.pyarrow(self._name)
+        pa = library("pyarrow", self._name)
         names = self._names(schema)
         if names[0] not in schema.names:
             raise self.no_column(_columns_of(schema))
@@ -60,12 +60,12 @@ class ColumnReader:
 
     def array(self, rows: Any) -> Any:
         """Return the strings of a RecordBatch or Table with a checked schema, as an Array with offsets."""
-        pa = libraries.pyarrow(self._name)
+        pa = library("pyarrow", self._name)
         names = self._names(rows.schema)
         column = rows.column(names[0])
         for name in names[1:]:
             # Keeps the nulls of the struct.
-            column = libraries.pyarrow(self._name, "pyarrow.compute").struct_field(column, name)
+            column = library("pyarrow.compute", self._name).struct_field(column, name)
         if isinstance(column, pa.ChunkedArray):
             column = pa.concat_arrays(column.chunks)
         if pa.types.is_dictionary(column.type):
@@ -91,7 +91,7 @@ class ColumnReader:
             else:
                 keep = np.ones(len(array), np.bool_)
                 keep[large] = False
-                array, too_large = array.filter(libraries.pyarrow(self._name).array(keep)), None
+                array, too_large = array.filter(library("pyarrow", self._name).array(keep)), None
         missing = _missing(array) if array.null_count else None
         name, field = f"{self._name}: row", self._options.field
         chunk = Chunk.checked(
@@ -189,7 +189,7 @@ def packed(array: Any) -> tuple[bytes, NDArray[np.int64]]:
 def read_parquet(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
     """Yield a column of a Parquet file, row group by row group, holding a few pages in memory."""
     reader = ColumnReader(file.name, options)
-    pa, parquet = libraries.pyarrow(file.name), libraries.pyarrow(file.name, "pyarrow.parquet")
+    pa, parquet = library("pyarrow", file.name), library("pyarrow.parquet", file.name)
     row = int(state.get("row", 0))
     with _seekable(file) as opened, failures(file.name, pa):
         parquet_file = parquet.ParquetFile(
@@ -233,7 +233,7 @@ def _rows_of_group(group: Any, column: str) -> int:
 def read_arrow(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:
     """Yield a column of an Arrow file (Feather version 2) or stream, record batch by record batch."""
     reader = ColumnReader(file.name, options)
-    pa = libraries.pyarrow(file.name)
+    pa = library("pyarrow", file.name)
     number = int(state.get("batch", 0))
     row = int(state.get("row", 0))
     with _seekable(file) as opened, failures(file.name, pa):
@@ -281,7 +281,7 @@ def _seekable(file: OpenFile) -> Generator[Any]:
     if source.path is not None and source.n_bytes is not None:
         if source.n_bytes and compression_of(head_of(source)) is None:
             # Not memory-mapped: mapped pages count as resident memory of the process.
-            with libraries.pyarrow(source.name).OSFile(str(source.path), "rb") as opened:
+            with library("pyarrow", source.name).OSFile(str(source.path), "rb") as opened:
                 yield opened
             return
     elif source.remote is not None:
@@ -315,7 +315,4 @@ def failures(name: str, pa: Any) -> Generator[None]:
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise unreadable(name, error) from error
-        raise CorpusError(
-            f"{name} is damaged: {str(error).strip().splitlines()[0]:.200}",
-            hint="get an intact copy, or leave the file out",
-        ) from error
+        raise damaged(name, f"{str(error).strip().splitlines()[0]:.200}") from error

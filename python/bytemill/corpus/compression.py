@@ -6,12 +6,12 @@ import io
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from bytemill.corpus.formats import library
+from bytemill.corpus.options import damaged
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".xz": "xz", ".bz2": "bzip2"}
 
 _HEAD_BYTES = 6
 _READ_BYTES = 1 << 16
@@ -90,10 +90,7 @@ class Decompressed:
             raise
 
     def _damaged(self, why: str) -> CorpusError:
-        return CorpusError(
-            f"{self._name}: the {self.compression} data is damaged: {why.rstrip('.')}",
-            hint="get an intact copy, or leave the file out",
-        )
+        return damaged(f"{self._name}: the {self.compression} data", why.rstrip("."))
 
 
 class _Counting:
@@ -207,9 +204,7 @@ class _Zstd(io.RawIOBase):
     """
 
     def __init__(self, raw: _Counting, name: str) -> None:
-        from bytemill.corpus.libraries import zstandard
-
-        decompressor = zstandard(name).ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+        decompressor = library("zstandard", name).ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
         self._new_frame = decompressor.decompressobj
         self._raw = raw
         self._name = name

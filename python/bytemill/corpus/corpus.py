@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import queue
 import threading
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from bytemill.corpus.compression import compression_of
 from bytemill.corpus.documents import CorpusRange, DocumentBatch, Position
-from bytemill.corpus.file_reader import FileReader
 from bytemill.corpus.formats import check_format
 from bytemill.corpus.options import MAX_DOCUMENT_BYTES, CorpusOptions, Errors, OnError, checked_weight
-from bytemill.corpus.rows import IterableReader, rows_reader
+from bytemill.corpus.readers import FileReader, IterableReader, check_texts, rows_reader
 from bytemill.corpus.selection import Selection
 from bytemill.corpus.sources import CorpusInputs, Source, changed, resolve_inputs
 from bytemill.corpus.streams import head_of
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from bytemill.corpus.chunks import Reader
+    from bytemill.corpus.documents import Reader
 
 
 class ObjectOptions(TypedDict, total=False):
@@ -295,8 +297,6 @@ class Corpus:
         yield from self._batches(selection, part.position)
 
     def _batches(self, selection: Selection, begin: Position) -> Iterator[DocumentBatch]:
-        from bytemill.corpus.prefetch import prefetched
-
         def batches(stop: threading.Event) -> Iterator[DocumentBatch]:
             return selection.read(begin, stop)
 
@@ -318,12 +318,6 @@ class Corpus:
         return CorpusError(f"the corpus is empty: {what} holds no document", hint=hint)
 
 
-def check_texts(texts: object) -> None:
-    """Raise TypeError for a single str or bytes, whose items would be its characters."""
-    if isinstance(texts, (str, bytes)):
-        raise TypeError(f"expected an iterable of str, not a single {type(texts).__name__}: use [text]")
-
-
 def _is_plain(source: Source, reader: Reader) -> bool:
     if source.path is None or source.n_bytes is None or not reader.is_one_document():
         return False
@@ -338,3 +332,97 @@ def _weights_of(sources: Sequence[Source], weights: Mapping[str, float]) -> list
             raise CorpusError(f"{name} has a weight but is not an input", hint=f"the inputs are {known:.300}")
     # A file's own name is more specific than the glob or the folder that led to it.
     return [checked.get(source.name, checked.get(source.input, 1.0)) for source in sources]
+
+
+def iter_texts(inputs: CorpusInputs | Corpus, *, errors: Errors = "strict") -> Iterator[str]:
+    """Yield the documents of a corpus as strings, one whole document in memory at a time.
+
+    Args:
+        inputs: A `Corpus`, or names of files as for `Corpus`.
+        errors: Handling of malformed UTF-8 in files; a `Corpus` has its own option.
+
+    Raises:
+        CorpusError: A file cannot be read or is not UTF-8.
+
+    >>> list(iter_texts(Corpus.from_texts(["one", "two"])))
+    ['one', 'two']
+    """
+    corpus = inputs if isinstance(inputs, Corpus) else Corpus(inputs, errors=errors)
+    parts: list[bytes] = []
+    for batch in corpus.read():
+        start, last = 0, len(batch.ends) - 1
+        for number, end in enumerate(batch.ends.tolist()):
+            part = bytes(batch.data[start:end])
+            if number == last and batch.is_open:
+                parts.append(part)
+            else:
+                yield b"".join([*parts, part]).decode()
+                parts = []
+            start = end
+
+
+Item = TypeVar("Item")
+
+AHEAD = 2
+"""Items in the queue: enough that a single slow item delays neither side."""
+
+_POLL_SECONDS = 0.1
+"""Longest time until a waiting consumer notices Ctrl-C."""
+
+
+def prefetched(make: Callable[[threading.Event], Iterator[Item]], ahead: int = AHEAD) -> Generator[Item]:
+    """Yield the items of `make(stop)`, drawn by a background thread at most `ahead` items ahead.
+
+    Exceptions are raised where they would be without the thread. Closing the generator sets `stop` and waits for the
+    thread, so the iterator must check `stop` wherever it may block.
+
+    >>> list(prefetched(lambda stop: iter("abc")))
+    ['a', 'b', 'c']
+    """
+    process, stop = os.getpid(), threading.Event()
+    items: queue.Queue[tuple[Item] | BaseException | None] = queue.Queue(ahead)
+    """Each item as a tuple, then the exception that ended them or None."""
+
+    def draw() -> None:
+        error = None
+        try:
+            with contextlib.ExitStack() as stack:
+                drawn = make(stop)
+                if (close := getattr(drawn, "close", None)) is not None:
+                    stack.callback(close)
+                for item in drawn:
+                    if stop.is_set():
+                        break
+                    items.put((item,))
+        except BaseException as raised:
+            error = raised
+        items.put(error)
+
+    # A daemon, so that an unclosed generator does not block the exit.
+    worker = threading.Thread(target=draw, name="bytemill-reader", daemon=True)
+    worker.start()
+    try:
+        while True:
+            # With a timeout: a Ctrl-C that came just before would otherwise be noticed only with the next item.
+            try:
+                item = items.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+            if not isinstance(item, tuple):
+                if item is not None:
+                    raise item
+                return
+            yield item[0]
+            if os.getpid() != process:
+                raise RuntimeError(
+                    "the parent process is reading this corpus; start a new read from a Position"
+                )
+    finally:
+        if os.getpid() == process:
+            stop.set()
+            # Make room for a producer that waits to put an item.
+            while worker.is_alive():
+                try:
+                    items.get(timeout=0.01)
+                except queue.Empty:
+                    worker.join(0.01)

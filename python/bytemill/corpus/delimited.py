@@ -11,13 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus import documents as batches
-from bytemill.corpus import libraries
-from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.columns import ColumnReader, failures
-from bytemill.corpus.content import UTF8_BOM, check_text
-from bytemill.corpus.messages import document_too_large
-from bytemill.corpus.options import SKIP_HINT
-from bytemill.corpus.signatures import HEAD_BYTES
+from bytemill.corpus.content import HEAD_BYTES, UTF8_BOM, check_text
+from bytemill.corpus.documents import Chunk
+from bytemill.corpus.formats import library
+from bytemill.corpus.options import SKIP_HINT, damaged, document_too_large
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -49,9 +47,9 @@ def _read(
         columns, n_header_bytes = dialect.header(file.name, head[start:], is_last=is_all)
         if not columns:
             return
+        reader = ColumnReader(file.name, options)
         if options.field not in columns:
-            raise ColumnReader(file.name, options).no_column(columns)
-        rows = _Rows(file.name, options, dialect, columns)
+            raise reader.no_column(columns)
         offset, row = state.get("offset", start + n_header_bytes), state.get("row", 0)
         if state:
             stream = stack.enter_context(file.stream(offset))
@@ -73,13 +71,20 @@ def _read(
                 yield Chunk.broken(stream.n_bytes_read, {"offset": offset, "row": row})
                 continue
             if is_last and n_consumed < len(block):
-                raise CorpusError(
-                    f"{file.name} is damaged: a quoted value behind row {row:,} does not end",
-                    hint="get an intact copy, or leave the file out",
-                )
+                raise damaged(file.name, f"a quoted value behind row {row:,} does not end")
             offset += n_consumed
-            chunk, row = rows.chunk(block[:n_consumed], row, stream.n_bytes_read, offset)
-            yield replace(chunk, n_byte_order_marks=n_marks)
+            values, broken = _rows(file, options, dialect, columns, block[:n_consumed])
+            error, n_broken, row_after = None, len(broken), row + len(values) + len(broken)
+            if broken and options.on_error == "fail":
+                at, problem = broken[0]
+                error, n_broken = (
+                    CorpusError(f"{file.name}: row {row + at + 1:,} has {problem}", hint=SKIP_HINT),
+                    0,
+                )
+                values = values.slice(0, at)
+            chunk = reader.chunk(values, row, stream.n_bytes_read, {"offset": offset, "row": row_after})
+            row, n_broken = row_after, chunk.n_broken + n_broken
+            yield replace(chunk, error=chunk.error or error, n_broken=n_broken, n_byte_order_marks=n_marks)
             stream.advance(n_consumed)
             n_marks, block_bytes = 0, batches.BATCH_BYTES
 
@@ -185,68 +190,33 @@ def _with_line_end(text: bytes) -> bytes:
     return text if text.endswith(b"\n") else text + b"\n"
 
 
-class _Rows:
-    """Parses whole rows.
+def _rows(
+    file: OpenFile, options: CorpusOptions, dialect: _Dialect, columns: list[str], data: bytes
+) -> tuple[Any, list[tuple[int, str]]]:
+    """Parse whole rows.
 
-    Args:
-        name: Name of the file.
-        options: Options of the corpus.
-        dialect: How the rows are written.
-        columns: Names of the columns.
+    Returns:
+        The values of the column, and the rows with another number of columns: for each, the number of rows with the
+        right number before it, and what is wrong.
     """
+    pa, table = library("pyarrow", file.name), library("pyarrow.csv", file.name)
+    broken: list[tuple[int, str]] = []
 
-    def __init__(self, name: str, options: CorpusOptions, dialect: _Dialect, columns: list[str]) -> None:
-        self._name = name
-        self._options = options
-        self._dialect = dialect
-        self._columns = columns
-        self._reader = ColumnReader(name, options)
+    def leave_out(row: Any) -> str:
+        problem = f"{row.actual_columns:,} columns instead of {row.expected_columns:,}"
+        broken.append((row.number - 1 - len(broken), problem))
+        return "skip"
 
-    def chunk(self, data: bytes, row: int, n_bytes_read: int, offset: int) -> tuple[Chunk, int]:
-        """Make a chunk of rows.
-
-        Args:
-            data: The rows.
-            row: Number of rows before them.
-            n_bytes_read: Bytes of the source read so far.
-            offset: Where the rows end in the file.
-
-        Returns:
-            The chunk, and the number of rows up to its end.
-        """
-        values, broken = self._parsed(data)
-        error, n_rows = None, len(values) + len(broken)
-        if broken and self._options.on_error == "fail":
-            at, problem = broken[0]
-            error = CorpusError(f"{self._name}: row {row + at + 1:,} has {problem}", hint=SKIP_HINT)
-            values = values.slice(0, at)
-        chunk = self._reader.chunk(values, row, n_bytes_read, {"offset": offset, "row": row + n_rows})
-        n_broken = 0 if error else len(broken)
-        return replace(chunk, error=chunk.error or error, n_broken=chunk.n_broken + n_broken), row + n_rows
-
-    def _parsed(self, data: bytes) -> tuple[Any, list[tuple[int, str]]]:
-        """Return the values of the column, and the rows with another number of columns.
-
-        Of these there is the number of rows with the right number before them, and what is wrong.
-        """
-        pa, table = libraries.pyarrow(self._name), libraries.pyarrow(self._name, "pyarrow.csv")
-        broken: list[tuple[int, str]] = []
-
-        def leave_out(row: Any) -> str:
-            problem = f"{row.actual_columns:,} columns instead of {row.expected_columns:,}"
-            broken.append((row.number - 1 - len(broken), problem))
-            return "skip"
-
-        field, kind = self._options.field, pa.large_binary()  # a value that is not UTF-8 is named by its row
-        if not data.strip(b"\r\n"):
-            return pa.array([], kind), broken
-        with failures(self._name, pa):
-            rows = table.read_csv(
-                pa.BufferReader(data),
-                table.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._columns),
-                table.ParseOptions(
-                    delimiter=self._dialect.delimiter, newlines_in_values=True, invalid_row_handler=leave_out
-                ),
-                table.ConvertOptions(include_columns=[field], column_types={field: kind}, check_utf8=False),
-            )
-        return pa.concat_arrays(rows.column(0).chunks or [pa.array([], kind)]), broken
+    field, kind = options.field, pa.large_binary()  # a value that is not UTF-8 is named by its row
+    if not data.strip(b"\r\n"):
+        return pa.array([], kind), broken
+    with failures(file.name, pa):
+        rows = table.read_csv(
+            pa.BufferReader(data),
+            table.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=columns),
+            table.ParseOptions(
+                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=leave_out
+            ),
+            table.ConvertOptions(include_columns=[field], column_types={field: kind}, check_utf8=False),
+        )
+    return pa.concat_arrays(rows.column(0).chunks or [pa.array([], kind)]), broken

@@ -1,4 +1,4 @@
-"""Registry of corpus formats: names, file suffixes, magic bytes and readers.
+"""Registry of corpus formats: names, file suffixes, magic bytes and readers; and the libraries that these need.
 
 A new format is one module with a read function plus one call of `register_corpus_format`:
 
@@ -13,12 +13,14 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePath
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from bytemill.corpus.chunks import Chunk
-from bytemill.corpus.compression import SUFFIXES as COMPRESSIONS
-from bytemill.corpus.signatures import json_shape
+from bytemill.corpus.documents import Chunk
 from bytemill.errors import CorpusError
+from bytemill.system.extras import install_hint
+
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".xz": "xz", ".bz2": "bzip2"}
+"""Compressions by file suffix."""
 
 ReadFunction: TypeAlias = Callable[..., Generator[Chunk]]
 """Called as `read(file, options, state)` with an `OpenFile`, the `CorpusOptions` and the state of the chunk before
@@ -108,13 +110,33 @@ def format_of_name(name: str) -> str | None:
     return next((each.name for each in FORMATS.values() if suffix in each.suffixes), None)
 
 
-def format_of_head(head: bytes) -> str:
-    """Return the format of a file by its first bytes: that of its magic, "jsonl" for JSON lines, else "text"."""
-    if (name := format_of_magic(head)) is not None:
-        return name
-    return "jsonl" if json_shape(head) == "JSON lines" else "text"
-
-
 def format_of_magic(head: bytes) -> str | None:
     """Return the format whose magic a file begins with, or None."""
     return next((each.name for each in FORMATS.values() if head.startswith(each.magic)), None)
+
+
+_NEEDS = {
+    "zstandard": "zstd-compressed files need",
+    "pyarrow": "Parquet, Arrow, CSV and TSV files need",
+    "warcio": "WARC files need",
+    "fsspec": "URLs need",
+}
+
+
+def library(module: str, name: str) -> Any:
+    """Import an optional library, or a module of it, with the first input that needs it.
+
+    Args:
+        module: The module, of a library in `_NEEDS`.
+        name: The input that needs it, for the error message.
+
+    Raises:
+        CorpusError: The library is not installed.
+    """
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise CorpusError(
+            f"{name}: {_NEEDS[package]} {package}, which is not installed", hint=install_hint("data")
+        ) from error

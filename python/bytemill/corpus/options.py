@@ -1,4 +1,4 @@
-"""Options that determine which documents a corpus yields."""
+"""Options that determine which documents a corpus yields, and what errors say about them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import difflib
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from bytemill.errors import CorpusError, SpecialTokenError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
 
 Errors = Literal["strict", "replace", "skip"]
 OnError = Literal["fail", "skip"]
@@ -19,6 +19,8 @@ OnError = Literal["fail", "skip"]
 SKIP_HINT = 'on_error="skip" (--on-error skip) leaves broken documents out and counts them'
 REPLACE_HINT = 'errors="replace" (--errors replace) reads malformed bytes as U+FFFD'
 
+_MAX_FIELDS = 20
+"""Most fields that a hint lists."""
 MAX_DOCUMENT_BYTES = 256_000_000
 """Default bound on a document that is held in memory as a whole."""
 
@@ -149,3 +151,52 @@ def parse_bytes(text: str) -> int:
 def _check_one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise CorpusError(f"{name} is {value!r}", hint=f"use one of {', '.join(map(repr, choices))}")
+
+
+def fields_of(value: object) -> list[str]:
+    r"""Return the paths of the strings in an object, as the option `field` writes them; of all values if none is one.
+
+    >>> fields_of({"id": 1, "body": "x", "meta": {"a.b": "y", "n": 2}}), fields_of({"id": 1})
+    (['body', 'meta.a\\.b'], ['id'])
+    """
+    paths = list(_paths(value))
+    return [path for path, leaf in paths if isinstance(leaf, str)] or [path for path, _ in paths]
+
+
+def _paths(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    if not isinstance(value, dict):
+        return
+    for name, inner in cast("dict[Any, object]", value).items():
+        path = prefix + str(name).replace(".", "\\.")
+        if isinstance(inner, dict) and inner:
+            yield from _paths(cast("object", inner), f"{path}.")
+        else:
+            yield path, inner
+
+
+def choose_field(wanted: str, fields: Sequence[str], option: str) -> str:
+    """Return the hint that names the fields there are, and the one that was probably meant.
+
+    >>> choose_field("txt", ["id", "text"], "--field (field=)")
+    "did you mean 'text'? choose one with --field (field=): id, text"
+    """
+    close = difflib.get_close_matches(wanted, fields, n=1)
+    # A longer path that ends with the name, or the name in another case.
+    close = close or [each for each in fields if each.rpartition(".")[2].lower() == wanted.lower()][:1]
+    listing = ", ".join(fields[:_MAX_FIELDS]) + (", …" if len(fields) > _MAX_FIELDS else "")
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"{meant}choose one with {option}: {listing}"
+
+
+def document_too_large(where: str, max_document_bytes: int) -> CorpusError:
+    """Make the error for a document that must not be held in memory."""
+    return CorpusError(
+        f"{where} is larger than max_document_bytes ({max_document_bytes:,})",
+        hint="raise max_document_bytes (--max-document-bytes), or leave such documents out with "
+        'on_error="skip" (--on-error skip)',
+    )
+
+
+def damaged(what: str, why: str) -> CorpusError:
+    """Make the error for a file, or a part of it, that cannot be read to its end."""
+    return CorpusError(f"{what} is damaged: {why}", hint="get an intact copy, or leave the file out")

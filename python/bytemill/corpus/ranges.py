@@ -7,19 +7,21 @@ pre-tokens nor ids. Compressed files and other formats are read whole.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
-from bytemill.corpus import libraries
+from bytemill.corpus.columns import failures
 from bytemill.corpus.compression import compression_of
+from bytemill.corpus.content import HEAD_BYTES
 from bytemill.corpus.documents import CorpusRange
-from bytemill.corpus.file_reader import FileReader
-from bytemill.corpus.signatures import HEAD_BYTES
+from bytemill.corpus.formats import library
+from bytemill.corpus.readers import FileReader
 from bytemill.corpus.sources import unreadable
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from bytemill.corpus.corpus import Corpus
     from bytemill.corpus.sources import Source
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     """Returns an offset in the UTF-8 of a window of a document at which the document can be cut, or None."""
 
     _FindCut: TypeAlias = Callable[[BinaryIO, int], int | None]
+    """Returns the first cut of a file from an offset on, or None."""
+    _CutAfter: TypeAlias = Callable[[int, int], "_Boundary | None"]
+    """Called with the byte where a cut is wanted and the byte of the last cut, which the next one is behind."""
 
 _WINDOW_BYTES = 1 << 16
 """Text around a wanted cut inside a document. Words are far shorter."""
@@ -92,16 +97,15 @@ class _Division:
 
     def _divide_source(self, number: int, source: Source, size: int) -> int:
         """Finish parts inside a source; return the byte at which the last of them ends."""
-        cuts = self._cuts(number, source)
-        if cuts is None:
-            # The file goes where it makes the sizes more equal.
-            if self._n_bytes and self._n_bytes + size / 2 > self._part_bytes:
-                self._finish(number - 1, _Boundary(number))
-            return 0
         done = 0
-        with cuts:
+        with self._cuts(number, source) as cut_after:
+            if cut_after is None:
+                # The file goes where it makes the sizes more equal.
+                if self._n_bytes and self._n_bytes + size / 2 > self._part_bytes:
+                    self._finish(number - 1, _Boundary(number))
+                return 0
             while self._n_bytes + size - done > self._part_bytes:
-                found = cuts.after(done + self._part_bytes - self._n_bytes, done)
+                found = cut_after(done + self._part_bytes - self._n_bytes, done)
                 if found is None or found.byte >= size:
                     break
                 self._n_bytes += found.byte - done
@@ -126,27 +130,31 @@ class _Division:
         )
         self._start, self._n_bytes = end, 0
 
-    def _cuts(self, number: int, source: Source) -> _TextCuts | _RowCuts | None:
-        """Return how a source can be divided, or None if it is read whole."""
+    @contextlib.contextmanager
+    def _cuts(self, number: int, source: Source) -> Generator[_CutAfter | None]:
+        """Open a source; provide a function that finds its cuts, or None if the source is read whole."""
         options = self._corpus.options
-        if options.share < 1 or self._corpus.share(number) != 1:
-            return None  # documents are drawn by their number in the file
         with source.open() as file:
-            if not file.seekable() or compression_of(file.read(HEAD_BYTES)) is not None:
-                return None
-        name = FileReader(source, options).format
-        if name == "parquet":
-            return _RowCuts(number, source)
-        if name == "jsonl" or (name == "text" and options.documents == "line"):
-            return _TextCuts(number, source, _after(b"\n"))
-        if name != "text":
-            return None
-        if options.documents != "file":
+            # Documents that are sampled or weighted are drawn by their number in the file.
+            if options.share < 1 or self._corpus.share(number) != 1 or not file.seekable():
+                yield None
+                return
+            head = file.read(HEAD_BYTES)
+            name = None if compression_of(head) is not None else FileReader(source, options).format
             separator = (options.separator or "").encode()
-            return None if _overlaps_itself(separator) else _TextCuts(number, source, _after(separator))
-        if self._safe_cut is None or (options.on_error == "skip" and options.errors == "strict"):
-            return None  # such a file is left out as a whole if it is broken
-        return _TextCuts(number, source, _inside(self._safe_cut), is_inside=True)
+            if name == "parquet":
+                yield _cuts_in_rows(number, source)
+            elif name == "jsonl" or (name == "text" and options.documents == "line"):
+                yield _cuts_in_text(number, source, file, _after(b"\n"))
+            elif name != "text":
+                yield None
+            elif options.documents != "file":
+                find = None if _overlaps_itself(separator) else _after(separator)
+                yield None if find is None else _cuts_in_text(number, source, file, find)
+            elif self._safe_cut is None or (options.on_error == "skip" and options.errors == "strict"):
+                yield None  # such a file is left out as a whole if it is broken
+            else:
+                yield _cuts_in_text(number, source, file, _inside(self._safe_cut), is_inside=True)
 
 
 @dataclass(frozen=True)
@@ -161,70 +169,42 @@ class _Boundary:
     is_inside: bool = False
 
 
-class _TextCuts:
-    """Cuts in a file of uncompressed text."""
+def _cuts_in_text(
+    number: int, source: Source, file: BinaryIO, find: _FindCut, *, is_inside: bool = False
+) -> _CutAfter:
+    """Cut a file of uncompressed text."""
 
-    def __init__(self, number: int, source: Source, find: _FindCut, *, is_inside: bool = False) -> None:
-        self._number = number
-        self._source = source
-        self._find = find
-        self._is_inside = is_inside
-        self._opened = source.open()
-        self._size = source.n_bytes or 0
-
-    def __enter__(self) -> None:
-        self._file = self._opened.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self._opened.__exit__(None, None, None)
-
-    def after(self, wanted: int, done: int) -> _Boundary | None:
-        """Return a cut near `wanted` and behind `done`, the first behind both where documents end, if there is one."""
-        while wanted < self._size:
-            found = self._find(self._file, wanted)
+    def cut_after(wanted: int, done: int) -> _Boundary | None:
+        while wanted < (source.n_bytes or 0):
+            found = find(file, wanted)
             if found is not None and found > done:
-                return _Boundary(self._number, found, found, is_inside=self._is_inside)
-            if not self._is_inside:
+                return _Boundary(number, found, found, is_inside=is_inside)
+            if not is_inside:
                 return None
             wanted += _WINDOW_BYTES
         return None
 
+    return cut_after
 
-class _RowCuts:
-    """Cuts between the row groups of a Parquet file."""
 
-    def __init__(self, number: int, source: Source) -> None:
-        self._number = number
-        parquet = libraries.pyarrow(source.name, "pyarrow.parquet")
-        with source.open() as file:
-            try:
-                metadata = parquet.ParquetFile(file).metadata
-            except (OSError, ValueError) as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise
-                raise CorpusError(
-                    f"{source.name} is damaged: {str(error).strip().splitlines()[0]:.200}",
-                    hint="get an intact copy, or leave the file out",
-                ) from error
-            groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-        total = max(1, sum(group.total_byte_size for group in groups))
-        rows = n_bytes = 0
-        self._cuts: list[_Boundary] = []
-        for group in groups:
-            rows += group.num_rows
-            n_bytes += group.total_byte_size
-            self._cuts.append(_Boundary(number, rows, (source.n_bytes or 0) * n_bytes // total, by_rows=True))
+def _cuts_in_rows(number: int, source: Source) -> _CutAfter:
+    """Cut a Parquet file between its row groups, as near to what is wanted as possible."""
+    with source.open() as file, failures(source.name, library("pyarrow", source.name)):
+        metadata = library("pyarrow.parquet", source.name).ParquetFile(file).metadata
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    total = max(1, sum(group.total_byte_size for group in groups))
+    rows = n_bytes = 0
+    cuts: list[_Boundary] = []
+    for group in groups[:-1]:
+        rows += group.num_rows
+        n_bytes += group.total_byte_size
+        cuts.append(_Boundary(number, rows, (source.n_bytes or 0) * n_bytes // total, by_rows=True))
 
-    def __enter__(self) -> None:
-        pass
+    def cut_after(wanted: int, done: int) -> _Boundary | None:
+        behind = [cut for cut in cuts if cut.byte > done]
+        return min(behind, key=lambda cut: abs(cut.byte - wanted), default=None)
 
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def after(self, wanted: int, done: int) -> _Boundary | None:
-        """Return the end of the row group behind `done` that is nearest to `wanted`, except the last."""
-        cuts = [cut for cut in self._cuts[:-1] if cut.byte > done]
-        return min(cuts, key=lambda cut: abs(cut.byte - wanted), default=None)
+    return cut_after
 
 
 def _after(end: bytes) -> _FindCut:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from bytemill.corpus import libraries
+from bytemill.corpus.formats import library
 from bytemill.errors import CorpusError, StorageError
 from bytemill.storage.aws_profile import profile_options
 from bytemill.storage.location import SCHEMES, check_no_credentials, without_secrets, without_signature
@@ -74,7 +74,7 @@ def remote_files(url: str) -> tuple[list[tuple[str, int | None, RemoteFile]], bo
     Raises:
         CorpusError: There is no such file, or the file system cannot be reached.
     """
-    fsspec = libraries.fsspec(url)
+    fsspec = library("fsspec", url)
     try:
         check_no_credentials(url)
     except StorageError as error:
@@ -157,16 +157,13 @@ def _failures(name: str) -> Generator[None]:
         raise CorpusError(
             f"cannot open {name}: {without_secrets(str(error))}", hint="check the URL"
         ) from error
-    except OSError as error:
-        if (missing := missing_credentials(name, error)) is not None:
-            raise CorpusError(str(missing), hint=missing.hint) from None
-        raise CorpusError(
-            f"cannot read {name}: {without_secrets(error.strerror or str(error))}", hint=_network_hint(name)
-        ) from error
     except Exception as error:  # HTTP libraries and stores have error classes of their own
         if (missing := missing_credentials(name, error)) is not None:
             raise CorpusError(str(missing), hint=missing.hint) from None
-        reason = without_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
+        reason = str(error).strip().partition("\n")[0]
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+        reason = without_secrets(reason) or type(error).__name__
         raise CorpusError(f"cannot read {name}: {reason}", hint=_network_hint(name)) from error
 
 
@@ -188,12 +185,6 @@ def _library_hint(name: str) -> str:
     protocol = name.rpartition("::")[2].partition("://")[0]
     if protocol in ("http", "https"):
         return install_hint("data")
-    package = {
-        "s3": "s3fs",
-        "s3a": "s3fs",
-        "gs": "gcsfs",
-        "gcs": "gcsfs",
-        "az": "adlfs",
-        "abfs": "adlfs",
-    }.get(protocol, "huggingface_hub" if protocol == "hf" else f"fsspec[{protocol}]")
+    names = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+    package = (names | {"hf": "huggingface_hub"}).get(protocol, f"fsspec[{protocol}]")
     return f"uv pip install '{package}'" if is_checkout() else f"pip install '{package}'"

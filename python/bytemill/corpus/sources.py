@@ -1,5 +1,7 @@
 """Resolution of input names (files, folders, globs, lists, URLs, "-") to existing sources."""
 
+from __future__ import annotations
+
 import contextlib
 import difflib
 import errno
@@ -8,14 +10,15 @@ import hashlib
 import os
 import stat
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
-from bytemill.corpus import folders
+from bytemill.corpus.formats import check_format, format_of_name, suffixes
 from bytemill.corpus.remote import RemoteFile, is_url, remote_files
 from bytemill.errors import CorpusError
 from bytemill.system.file_stamp import FileStamp
@@ -206,13 +209,13 @@ def _sources_of(name: str, format: str) -> list[Source]:  # noqa: A002
     if is_url(name) and not os.path.lexists(name):
         files, is_folder = remote_files(name)
         if is_folder:
-            wanted = set(folders.corpus_files(name, [file for file, _, _ in files], format))
+            wanted = set(corpus_files(name, [file for file, _, _ in files], format))
             files = [file for file in files if file[0] in wanted]
         folder = name.rstrip("/") if is_folder else ""
         return [Source(file, n_bytes, None, remote, folder=folder) for file, n_bytes, remote in files]
     if not glob.has_magic(name) or os.path.lexists(name):
         if os.path.isdir(name):  # noqa: PTH112  (False for a name that is too long)
-            return [replace(_file_source(file), folder=name) for file in folders.files_in(name, format)]
+            return [replace(_file_source(file), folder=name) for file in files_in(name, format)]
         return [_file_source(name)]
     if len(name) > _LONGEST_PATH:
         # A text by mistake: searching for files would take minutes and exhaust memory.
@@ -284,3 +287,53 @@ def _close_names(path: Path) -> list[str]:
     names = {name.casefold(): name for name in files}
     close = difflib.get_close_matches(path.name.casefold(), names, n=3)
     return [str(path.with_name(names[name])) for name in close]
+
+
+_NOT_DATA = frozenset({"dataset_info.json", "dataset_dict.json", "dataset_infos.json", "state.json"})
+"""Metadata files of Hugging Face datasets."""
+
+
+def files_in(folder: str, format: str) -> list[str]:  # noqa: A002
+    """Return the corpus files of a folder and its subfolders, sorted. Raises `CorpusError` if there are none."""
+    found: list[str] = []
+
+    def fail(error: OSError) -> None:
+        raise CorpusError(
+            f"cannot read {error.filename}: {error.strerror}", hint="check permissions"
+        ) from error
+
+    for parent, folders, files in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(parent, name) for name in files]  # noqa: PTH118  (keeps a leading "./")
+    return corpus_files(folder, sorted(found), format)
+
+
+def corpus_files(folder: str, files: Sequence[str], format: str) -> list[str]:  # noqa: A002
+    """Select the files that have a known format, or the explicit one; "text" selects all files.
+
+    Raises:
+        CorpusError: No file is left, or the files have several formats.
+    """
+    check_format(format)
+    base = len(folder)
+    seen = [name for name in files if not any(part.startswith(".") for part in PurePath(name[base:]).parts)]
+    if format == "text":
+        chosen = seen
+    else:
+        known = [name for name in seen if PurePath(name).name not in _NOT_DATA]
+        formats = {name: found for name in known if (found := format_of_name(name)) is not None}
+        if format == "auto" and len(kinds := Counter(formats.values())) > 1:
+            listing = ", ".join(f"{kind} ({n:,})" for kind, n in kinds.most_common())
+            raise CorpusError(
+                f"the folder {folder} holds files of several formats: {listing}",
+                hint="choose one with --format (format=), or use a glob",
+            )
+        chosen = [name for name, found in formats.items() if format in ("auto", found)]
+    if not chosen:
+        wanted = ", ".join(suffixes(format))
+        raise CorpusError(
+            f"the folder {folder} contains no corpus file",
+            hint=f"--format text reads every file as text; otherwise file names end with {wanted}, or one of these "
+            "plus .gz, .zst, .xz or .bz2",
+        )
+    return chosen

@@ -1,23 +1,32 @@
-"""Decompressed bytes of a source, read in blocks from a mark."""
+"""Bytes of a source: decompressed streams with a mark, plain blocks, and pipes whose waits can be interrupted."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import queue
+import select
+import stat
+import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from bytemill.corpus.compression import Decompressed, compression_of
-from bytemill.corpus.content import UTF8_BOM, check_compression, check_text
-from bytemill.corpus.pipes import open_pipe
-from bytemill.corpus.signatures import HEAD_BYTES
+from bytemill.corpus.content import HEAD_BYTES, UTF8_BOM, check_compression, check_text
+from bytemill.corpus.options import REPLACE_HINT
 from bytemill.corpus.sources import Source, changed, unreadable
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Generator
 
+
+BLOCK_BYTES = 8 << 20
+"""Enough work for every thread of the encoder, and little memory."""
+_PIPE_BYTES = 1 << 20
+_POLL_SECONDS = 0.1
+"""Longest time to notice that reading shall stop."""
 _READ_BYTES = 1 << 22
 _PLAIN_READ_BYTES = 1 << 25
 """Bytes of a file that are read without a look at `stop`."""
@@ -266,3 +275,146 @@ class _BufferedStream:
             self._buffer
         ):  # otherwise small steps would copy a large buffer again and again
             self._buffer, self._mark = self._buffer[self._mark :], 0
+
+
+def read_blocks(source: Source, block_bytes: int = BLOCK_BYTES) -> Generator[bytes]:
+    """Yield the bytes of a source in non-empty blocks of at most `block_bytes`, cut at any byte.
+
+    Raises:
+        CorpusError: Reading fails.
+    """
+    source.check_unchanged()
+    with open_pipe(source) if source.is_pipe else source.open() as stream:
+        while True:
+            try:
+                block = stream.read(block_bytes)
+            except OSError as error:
+                raise unreadable(source.name, error) from error
+            if not block:
+                source.check_unchanged()
+                return
+            yield block
+
+
+def not_utf8(source: Source, error: UnicodeDecodeError) -> CorpusError:
+    """Make the error for malformed UTF-8.
+
+    Args:
+        source: The source.
+        error: Its `start` is the byte offset in the source.
+    """
+    start = error.start
+    byte, where = "", source.name
+    # A pipe must not be opened again: that could block for ever.
+    if source.path is not None and source.n_bytes is not None:
+        line, offending = _line_and_byte(source.path, start)
+        byte = f" (0x{offending[0]:02x})" if offending else ""
+        where = f"{source.name}:{line:,}" if line else source.name
+    return CorpusError(
+        f"{where}: byte offset {start}{byte} is not valid UTF-8",
+        hint=f"{REPLACE_HINT}; or convert the input to UTF-8",
+    )
+
+
+def _line_and_byte(path: os.PathLike[str], offset: int) -> tuple[int, bytes]:
+    """Return the line number of the byte at `offset`, and that byte; (0, b"") if it can no longer be read."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return 0, b""
+            line, n_left = 1, offset
+            while n_left and (block := file.read(min(n_left, BLOCK_BYTES))):
+                line += block.count(b"\n")
+                n_left -= len(block)
+            return line, file.read(1)
+    except OSError:
+        return 0, b""
+
+
+@contextlib.contextmanager
+def open_pipe(source: Source, stop: threading.Event | None = None) -> Generator[BinaryIO]:
+    """Open a source of unknown size. Its `read(n)` returns what is available, at most `n` bytes.
+
+    Waiting for a writer or for data ends with Ctrl-C in the main thread, and soon after `stop` is set in others.
+    Python's `open` and `read` do not: a signal that arrives just before the system call only sets a flag, which
+    nobody checks while the call waits.
+
+    Raises:
+        CorpusError: The source cannot be opened or read.
+    """
+    stop = stop or threading.Event()
+    if source.is_stdin:
+        with source.open() as stdin:
+            try:
+                descriptor = stdin.fileno()
+            except (OSError, io.UnsupportedOperation):
+                yield stdin
+                return
+            yield cast("BinaryIO", _Pipe(source, descriptor, stop))
+            return
+    descriptor = _opened(source, stop)
+    if descriptor is None:
+        yield io.BytesIO()
+        return
+    try:
+        yield cast("BinaryIO", _Pipe(source, descriptor, stop))
+    finally:
+        os.close(descriptor)
+
+
+def _opened(source: Source, stop: threading.Event) -> int | None:
+    """Return the descriptor of a pipe once it has a writer; None if `stop` is set first.
+
+    `os.open` blocks until there is a writer, so a daemon thread calls it. If the descriptor is no longer needed, that
+    thread closes it.
+    """
+    path = os.fspath(cast("os.PathLike[str]", source.path))
+    opened: queue.SimpleQueue[int | OSError] = queue.SimpleQueue()
+    unwanted = threading.Event()
+
+    def close_unwanted() -> None:
+        with contextlib.suppress(queue.Empty):
+            if isinstance(descriptor := opened.get_nowait(), int):
+                os.close(descriptor)
+
+    def open_pipe_file() -> None:
+        try:
+            opened.put(os.open(path, os.O_RDONLY))
+        except OSError as error:
+            opened.put(error)
+        if unwanted.is_set():
+            close_unwanted()
+
+    threading.Thread(target=open_pipe_file, name="bytemill-pipe", daemon=True).start()
+    try:
+        while not stop.is_set():
+            with contextlib.suppress(queue.Empty):
+                descriptor = opened.get(timeout=_POLL_SECONDS)
+                if isinstance(descriptor, OSError):
+                    raise unreadable(source.name, descriptor) from descriptor
+                return descriptor
+        return None
+    finally:
+        # Whichever thread takes the descriptor from the queue closes it.
+        unwanted.set()
+        close_unwanted()
+
+
+class _Pipe:
+    def __init__(self, source: Source, descriptor: int, stop: threading.Event) -> None:
+        self._source = source
+        self._descriptor = descriptor
+        self._stop = stop
+        self._waits = not stat.S_ISREG(os.fstat(descriptor).st_mode) and hasattr(select, "poll")
+
+    def read(self, n_bytes: int = -1, /) -> bytes:
+        try:
+            if self._waits:
+                poll = select.poll()
+                poll.register(self._descriptor, select.POLLIN)
+                while not poll.poll(1000 * _POLL_SECONDS):
+                    if self._stop.is_set():
+                        return b""
+            return os.read(self._descriptor, min(n_bytes, _PIPE_BYTES) if n_bytes >= 0 else _PIPE_BYTES)
+        except OSError as error:
+            raise unreadable(self._source.name, error) from error

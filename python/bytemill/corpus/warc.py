@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.corpus import documents as batches
-from bytemill.corpus import libraries
-from bytemill.corpus.chunks import Chunk
-from bytemill.corpus.messages import document_too_large
+from bytemill.corpus.documents import Chunk
+from bytemill.corpus.formats import library
+from bytemill.corpus.options import damaged, document_too_large
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _records(
     Raises:
         CorpusError: The file is damaged or holds web pages.
     """
-    archive = libraries.warcio(name)
+    archive = library("warcio.archiveiterator", name)
     records = archive.ArchiveIterator(cast("Any", _Tellable(stream, offset)), block_size=_READ_BYTES)
     try:
         for record in records:
@@ -80,18 +80,14 @@ def _records(
                 else:
                     text = cast("bytes", record.content_stream().read())
                     if n_declared != str(len(text)):
-                        raise _damaged(where, f"it holds {len(text):,} of {n_declared} bytes")
+                        raise damaged(where, f"it holds {len(text):,} of {n_declared} bytes")
             records.read_to_end()
             if records.err_count:
-                raise _damaged(where, "it does not end where its header says")
+                raise damaged(where, "it does not end where its header says")
             offset = records.offset
             yield offset, text
     except archive.ArchiveLoadFailed as error:
-        raise _damaged(f"{name}: what follows record {n_records:,}", str(error).splitlines()[0]) from error
-
-
-def _damaged(where: str, why: str) -> CorpusError:
-    return CorpusError(f"{where} is damaged: {why}", hint="get an intact copy, or leave the file out")
+        raise damaged(f"{name}: what follows record {n_records:,}", str(error).splitlines()[0]) from error
 
 
 class _Tellable:

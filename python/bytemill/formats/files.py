@@ -8,8 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from bytemill._core import NAMED_PATTERNS, check_pattern
-from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.errors import TokenizerFileError
 
 GGUF_MAGIC = b"GGUF"
 """First bytes of a GGUF file. These may be as large as a model, so only their head is read."""
@@ -154,21 +153,6 @@ def bool_at(value: Any, location: str) -> bool:
     if not isinstance(value, bool):
         raise wrong_value(location, value, "true or false")
     return value
-
-
-def checked_pattern(pattern: str | None) -> str | None:
-    """Return the regular expression of a known name or a regular expression.
-
-    Raises:
-        TokenizerError: `pattern` does not compile.
-    """
-    if pattern is None:
-        return None
-    try:
-        check_pattern(pattern)
-    except ValueError as error:
-        raise TokenizerError(f"pattern {shown(pattern)}: {error}") from error
-    return NAMED_PATTERNS.get(pattern, pattern)
 
 
 def shown(value: object, n_characters: int = 60) -> str:

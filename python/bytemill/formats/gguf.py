@@ -30,13 +30,21 @@ from typing import TYPE_CHECKING, Any
 from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern, named_pattern
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
 from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
-from bytemill.formats.encoder import Loaded, build_file
-from bytemill.formats.files import GGUF_MAGIC, bool_at, checked_pattern, parse_json, shown
+from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
+from bytemill.formats.patterns import checked_pattern
 from bytemill.formats.ranks import unreachable_token
 from bytemill.formats.registry import refuse_arguments
-from bytemill.formats.spec import TokenizerSpec, check_expressible, checked_parts, checked_record, record_of
+from bytemill.formats.spec import (
+    Loaded,
+    TokenizerSpec,
+    build_file,
+    check_expressible,
+    checked_parts,
+    checked_record,
+    record_of,
+)
 from bytemill.system.atomic_files import write_bytes
 from bytemill.system.extras import import_library
 

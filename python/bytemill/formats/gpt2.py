@@ -24,17 +24,10 @@ from bytemill.formats.byte_level import (
     is_vocabulary,
     tokens_and_merges,
 )
-from bytemill.formats.files import (
-    MAX_ID,
-    checked_pattern,
-    is_text,
-    read_json,
-    read_text,
-    shown,
-    vocab_and_merges_paths,
-)
+from bytemill.formats.files import MAX_ID, is_text, read_json, read_text, shown, vocab_and_merges_paths
 from bytemill.formats.huggingface.parts import flags_at
 from bytemill.formats.huggingface.sidecars import Sidecars
+from bytemill.formats.patterns import checked_pattern
 from bytemill.formats.ranks import merges_of_ranks, unreachable_token
 from bytemill.formats.spec import (
     TokenFlags,

@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from bytemill._core import NAMED_PATTERNS, check_pattern, matcher, named_pattern
 from bytemill.errors import TokenizerError
+from bytemill.formats.files import shown
 
 
 @dataclass(frozen=True)
@@ -103,13 +104,28 @@ def resolve_pattern(pattern: str | Pattern | None) -> str | None:
     return pattern
 
 
+def checked_pattern(pattern: str | None) -> str | None:
+    """Return the regular expression of a known name or a regular expression.
+
+    Raises:
+        TokenizerError: `pattern` does not compile.
+    """
+    if pattern is None:
+        return None
+    try:
+        check_pattern(pattern)
+    except ValueError as error:
+        raise TokenizerError(f"pattern {shown(pattern)}: {error}") from error
+    return NAMED_PATTERNS.get(pattern, pattern)
+
+
 def _unknown(name: str) -> TokenizerError:
     close = difflib.get_close_matches(name.lower(), NAMED_PATTERNS, n=1)
     suggestion = f"use {close[0]!r}" if close else f"use one of {', '.join(NAMED_PATTERNS)}"
     rest = f"; the known patterns are {', '.join(NAMED_PATTERNS)}" if close else ""
-    shown = name if len(name) <= 60 else name[:59] + "…"
+    short = name if len(name) <= 60 else name[:59] + "…"
     return TokenizerError(
-        f"unknown pattern {shown!r}",
+        f"unknown pattern {short!r}",
         hint=f"{suggestion}{rest}; pass a regular expression as Pattern.regex(...), "
         "or as regex:EXPR on the command line",
     )

@@ -1,4 +1,4 @@
-"""Registry of tokenizer formats: how their files are recognized, read, written and named.
+"""Registry of tokenizer formats: how their files are recognized, loaded, written and named.
 
 A built-in format is one module and its entry in `FORMATS`. The module is imported with its first use and has
 
@@ -6,9 +6,13 @@ A built-in format is one module and its entry in `FORMATS`. The module is import
     read(content) -> TokenizerSpec       raises TokenizerFileError for a damaged file
     render(spec, path) -> dict           files to write and their contents, in writing order; raises TokenizerError
     left_out(spec) -> list               what the files do not store of a tokenizer, as phrases
+    load(content) -> Loaded | None       optional: reads the file with the core; None if `read` must read or reject it
 
 of which a format that is only read or only written lacks what it does not do. Formats of single files can be added with
 `register_tokenizer_format` (see docs/guides/extending.md).
+
+`load` reads tokens and merges of rank files, tokenizer.json and GGUF with the core, the rest in Python. Files that the
+core does not support, and damaged ones, go to the readers in Python (`read`), which report what is wrong.
 """
 
 from __future__ import annotations
@@ -16,19 +20,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import decode_utf8, parse_json
-from bytemill.formats.spec import training_left_out
+from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
+from bytemill.formats.files import (
+    GGUF_MAGIC,
+    GPT2_FILES,
+    SIDECAR_FILES,
+    begins_with,
+    decode_utf8,
+    parse_json,
+    read_bytes,
+    vocab_and_merges_paths,
+)
+from bytemill.formats.spec import Loaded, build_file, training_left_out
+from bytemill.storage import local_input
 from bytemill.system.atomic_files import make_folder, write_bytes
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
-    from pathlib import Path
     from types import EllipsisType
 
     from bytemill.formats.spec import SpecialTokens, TokenizerSpec
+
 
 OWN_PARTS_HINT = (
     "leave out --pattern and --special-token (pattern=, special_tokens=), which are for files that store none; "
@@ -99,6 +115,11 @@ class _BuiltIn(FormatInfo):
     def call(self, function: str, *arguments: Any, **options: Any) -> Any:
         """Call a function of the module."""
         return getattr(import_module(f"bytemill.formats.{self.module}"), function)(*arguments, **options)
+
+
+def _call(name: str, function: str, *arguments: Any) -> Any:
+    """Call a function of a built-in format."""
+    return cast("_BuiltIn", FORMATS[name]).call(function, *arguments)
 
 
 @dataclass(frozen=True)
@@ -264,3 +285,116 @@ def left_out(spec: TokenizerSpec, written_format: str) -> list[str]:
     if isinstance(found, TokenizerFormat) and found.left_out is not None:
         return found.left_out(spec)
     return training_left_out(spec)
+
+
+def load(
+    path: str | os.PathLike[str],
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: SpecialTokens | None = None,
+) -> Loaded:
+    """Load the tokenizer at `path`. Arguments and errors are those of `read`."""
+    path = local_input(path, _siblings(path))
+    found = find(path)
+    if not isinstance(found, Path):
+        return build_file(_call("gpt2", "read_in_folder", *found, pattern, special_tokens), str(path))
+    if begins_with(found, GGUF_MAGIC):
+        return _call("gguf", "load", found, pattern, special_tokens)
+    may_be_cached = pattern is ... and special_tokens is None and found.suffix == ".json"
+    if may_be_cached and not has_registered_formats():
+        cached = _call("huggingface", "load_from_cache", found)
+        if cached is not None:
+            return cached
+    return load_content(Content(read_bytes(found), str(found), pattern, special_tokens, found))
+
+
+def load_content(content: Content) -> Loaded:
+    """Load the content of a file: with the core, or in Python if the core cannot. Errors are those of `read`."""
+    loaded = None if registered_format(content.data) is not None else load_with_core(content)
+    return loaded or build_file(read_content(content), content.location)
+
+
+def load_with_core(content: Content) -> Loaded | None:
+    """Load the content of a file with the core; None if a reader in Python must read or reject it."""
+    # A format is imported only if the file may be of it: all of them take longer to import than a rank file to load.
+    try:
+        # No base64 begins with "{".
+        is_json = content.data[:4096].lstrip().startswith(b"{")
+        if not is_json and _call("tiktoken", "recognize", content):
+            return _call("tiktoken", "load", content)
+        if content.pattern is ... and content.special_tokens is None:
+            return _call("huggingface", "load", content)
+    except BytemillError:
+        pass
+    return None
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: SpecialTokens | None = None,
+) -> TokenizerSpec:
+    """Read the tokenizer at `path` in Python.
+
+    Args:
+        path: A file of any supported format, one of GPT-2's two files beside the other one, or a folder.
+        pattern: Pattern for a file that stores none. By default that of the settings file beside a rank file, of the
+            published rank file with this content, or GPT-2's for its own files.
+        special_tokens: Special tokens for a file that stores none, with the same defaults.
+
+    Raises:
+        TokenizerFileError: The file is missing, damaged or unsupported, or stores its own pattern.
+    """
+    found = find(path)
+    if not isinstance(found, Path):
+        return _call("gpt2", "read_in_folder", *found, pattern, special_tokens)
+    if begins_with(found, GGUF_MAGIC):
+        return _call("gguf", "read_file", found, pattern, special_tokens)
+    return read_content(Content(read_bytes(found), str(found), pattern, special_tokens, found))
+
+
+def from_bytes(
+    data: bytes,
+    location: str,
+    pattern: str | EllipsisType | None = ...,
+    special_tokens: SpecialTokens | None = None,
+) -> TokenizerSpec:
+    """Read a file's content in Python; `location` names the file in errors. Other arguments as for `read`."""
+    return read_content(Content(data, location, pattern, special_tokens))
+
+
+def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
+    """Return the file to read, or GPT-2's two files. Raises TokenizerFileError for a folder without a tokenizer."""
+    path = Path(path)
+    try:
+        is_folder = path.is_dir()
+    except (OSError, ValueError) as error:
+        raise TokenizerFileError(f"{path}: cannot be read: {error}") from error
+    if not is_folder:
+        return path
+    if (path / "tokenizer.json").is_file():
+        return path / "tokenizer.json"
+    for vocab_name, merges_name in GPT2_FILES:
+        vocab, merges = path / vocab_name, path / merges_name
+        if vocab.is_file() and merges.is_file():
+            return vocab, merges
+        if vocab.is_file() or merges.is_file():
+            present, missing = (vocab_name, merges_name) if vocab.is_file() else (merges_name, vocab_name)
+            raise TokenizerFileError(
+                f"{path} contains {present} but not {missing}", hint="put both into the folder"
+            )
+    if (path / "tokenizer.model").is_file():  # a SentencePiece model, or the rank file of Llama 3
+        return path / "tokenizer.model"
+    raise TokenizerFileError(f"{path}: no tokenizer in this folder", hint=supported_files())
+
+
+def _siblings(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of the files that belong to one of this name."""
+    name = PurePath(path).name
+    if name == "tokenizer.json":
+        return [*SIDECAR_FILES]
+    if name in ("vocab.json", "merges.txt"):
+        return ["vocab.json", "merges.txt", *SIDECAR_FILES]
+    if not name.endswith((".json", ".txt", ".bpe")):
+        return [f"{name}.json"]
+    return [file.name for file in vocab_and_merges_paths(Path(name))]

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import BytemillError, OutputError, TokenizerFileError
-from bytemill.formats import loading, tiktoken
-from bytemill.formats.encoder import Loaded, build
+from bytemill.formats import registry, tiktoken
 from bytemill.formats.files import SIDECAR_FILES
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import Loaded, TokenizerSpec
 from bytemill.formats.tiktoken import KNOWN_FILES, KnownFile
 from bytemill.system.extras import EXTRA_OF, install_hint
 from bytemill.system.paths import cache_folder
@@ -166,7 +165,7 @@ def load(
     text = os.fspath(name)
     with suppress(OSError, ValueError):
         if text and Path(text).exists():
-            return loading.load(text)
+            return registry.load(text)
     encoding = _encoding(text) if revision is None else text
     published = PUBLISHED.get(encoding) if revision is None else None
     if published is not None:
@@ -236,9 +235,8 @@ class _Search:
         known = self.published.file
         for data, location in self._candidates():
             if hashlib.sha256(data).hexdigest() == known.sha256:
-                loaded = loading.load_fast(data, location, known.pattern, known.special_tokens)
-                return loaded or build(
-                    tiktoken.from_bytes(data, location, known.pattern, known.special_tokens)
+                return registry.load_content(
+                    registry.Content(data, location, known.pattern, known.special_tokens)
                 )
             self.reasons.append(f"{location} is damaged: its checksum is not the published one")
         install = " or ".join(install_hint(EXTRA_OF[package]) for package in self.missing)
@@ -321,7 +319,7 @@ class _Search:
             return
         try:
             if not tiktoken.looks_like_ranks(data):
-                data = tiktoken.write(loading.from_bytes(data, str(path))).encode()
+                data = tiktoken.write(registry.from_bytes(data, str(path))).encode()
         except BytemillError as error:
             self.reasons.append(str(error))
             return
@@ -350,7 +348,7 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
         # Two files alone do not tell how texts are split: the cache must know whether there is a configuration.
         is_whole = len(files) == 1 or local_files_only or _is_settled(hub, name, SIDECAR_FILES[0], revision)
         if len(cached) == len(files) and is_whole:
-            return loading.load(cached[0] if len(cached) == 1 else cached[0].parent)
+            return registry.load(cached[0] if len(cached) == 1 else cached[0].parent)
     if local_files_only:
         raise TokenizerFileError(
             f"{name}: no such file or folder, not in the hub's cache, and downloads are disabled",
@@ -362,7 +360,7 @@ def _from_hub(name: str, revision: str | None, *, local_files_only: bool) -> Loa
             paths = [_download(hub, name, file, revision) for file in files]
             for file in SIDECAR_FILES:
                 _download_if_there(hub, name, file, revision)
-            return loading.load(paths[0] if len(paths) == 1 else paths[0].parent)
+            return registry.load(paths[0] if len(paths) == 1 else paths[0].parent)
         except BytemillError:
             raise
         except Exception as error:  # other versions of the library and the network may raise anything

@@ -1,8 +1,8 @@
 """The tokenizer: one class, in reading order, and `open_tokenizer`.
 
-Rust does the work (`bytemill._core.Encoder`). `encoding`, `decoding` and `explanation` have what the methods need
-beside it, `model_inputs` and `chat` prepare inputs of models, `pretrained` finds published tokenizers, and
-`bytemill.formats` reads and writes files.
+Rust does the work (`bytemill._core.Encoder`). `encoding` and `explanation` have what the methods need beside it,
+`model_inputs` and `chat` prepare inputs of models, `pretrained` finds published tokenizers, and `bytemill.formats`
+reads and writes files.
 """
 
 from __future__ import annotations
@@ -18,21 +18,26 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from bytemill.errors import TokenizerError, TokenizerFileError, UnknownTokenError
 from bytemill.formats.byte_level import bytes_to_text, text_to_bytes
-from bytemill.formats.encoder import Loaded, build
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import (
     CharacterModel,
+    Loaded,
     SpecialTokens,
     Ties,
     TokenFlags,
     TokenizerMetadata,
     TokenizerSpec,
+    build,
     describe_normalizer,
     special_rules,
 )
 from bytemill.storage import is_url, local_output
-from bytemill.tokenizer.decoding import StreamDecoder, text_and_starts, without_leading_spaces
-from bytemill.tokenizer.encoding import recognized_tokens
+from bytemill.tokenizer.encoding import (
+    StreamDecoder,
+    recognized_tokens,
+    text_and_starts,
+    without_leading_spaces,
+)
 from bytemill.tokenizer.explanation import (
     EncodedText,
     Explanations,
@@ -41,7 +46,6 @@ from bytemill.tokenizer.explanation import (
     explain,
     table_html,
 )
-from bytemill.tokenizer.unstable import encode_with_unstable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,10 +143,10 @@ class Tokenizer:
         Raises:
             TokenizerFileError: The file is missing, damaged, or has a feature that is not supported exactly.
         """
-        from bytemill.formats import loading
+        from bytemill.formats import registry
 
         expression = pattern if isinstance(pattern, EllipsisType) else resolve_pattern(pattern)
-        return cls._from_loaded(loading.load(path, expression, special_tokens))
+        return cls._from_loaded(registry.load(path, expression, special_tokens))
 
     @classmethod
     def from_files(
@@ -386,28 +390,6 @@ class Tokenizer:
             TypeError: A chunk is not a `str`; the message has its index.
         """
         return self.core.encode_iterable(iterable, allowed_special)
-
-    def encode_with_unstable(
-        self,
-        text: str,
-        *,
-        allowed_special: AllowedSpecial | None = None,
-        disallowed_special: DisallowedSpecial | None = None,
-    ) -> tuple[list[int], list[list[int]]]:
-        """Return the ids that further text cannot change, and the possible continuations, as in tiktoken.
-
-        Each continuation is a shortest list of ids that completes `text`: its last token starts inside the text and may
-        extend beyond it. Continuations are sorted. There are none after a special token.
-
-        Raises:
-            TokenizerError: The last pre-token is so long (thousands of bytes) that this would take minutes.
-
-        >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b"th", 257: b"the"}
-        >>> Tokenizer(vocab, [(b"t", b"h"), (b"th", b"e")]).encode_with_unstable("a th")
-        ([97], [[32, 256], [32, 257]])
-        """
-        recognized = self._recognized([text], allowed_special, disallowed_special)
-        return encode_with_unstable(self.core, text, recognized)
 
     def count(self, text: str, *, allowed_special: AllowedSpecial = "all") -> int:
         """Return the number of ids of `text`."""

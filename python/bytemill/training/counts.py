@@ -11,10 +11,11 @@ The format is described in docs/guides/counts.md.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from bytemill._core import UNICODE_VERSION, PretokenCounter, PretokenCounts, named_pattern, read_counts_header
 from bytemill.corpus.documents import CorpusCounts
@@ -22,13 +23,15 @@ from bytemill.errors import CorpusError, TokenizerError
 from bytemill.storage import local_input, local_output
 from bytemill.system.atomic_files import AtomicFile
 from bytemill.system.records import Count, Record, Text, parse_json_object, parse_record
-from bytemill.training.mixture import WEIGHTS_HINT, Weight, common_scale, exact_weight, finish_weighted
 
 if TYPE_CHECKING:
     import os
+    from fractions import Fraction
+    from numbers import Rational
 
     from bytemill.training.memory_budget import CountingPlan
     from bytemill.training.work_folder import WorkFolder
+
 
 _DAMAGED_HINT = "remove it and count again, or use an intact copy"
 
@@ -318,3 +321,68 @@ def _unreadable(path: str | os.PathLike[str], error: OSError) -> CorpusError:
     if isinstance(error, FileNotFoundError):
         return CorpusError(f"no such file: {path}", hint="add inputs to count into it")
     return CorpusError(f"cannot read {path}: {error.strerror or error}", hint="check permissions and disk")
+
+
+Weight: TypeAlias = "int | float | str | Rational"
+"""A number above 0. A float stands for its shortest decimal representation: 0.1 is a tenth."""
+
+WEIGHTS_HINT = "use weights that differ less, or have fewer digits"
+_MOST = (1 << 63) - 1
+
+
+def exact_weight(weight: Weight) -> Fraction:
+    """Return a weight as a fraction. Raises `CorpusError` unless it is a number above 0.
+
+    >>> exact_weight(0.1), exact_weight("1/3"), exact_weight(2)
+    (Fraction(1, 10), Fraction(1, 3), Fraction(2, 1))
+    """
+    from fractions import Fraction
+
+    try:
+        exact = Fraction(repr(weight)) if isinstance(weight, float) else Fraction(weight)
+    except (ValueError, TypeError, ZeroDivisionError, OverflowError):
+        exact = Fraction(0)
+    if exact <= 0:
+        raise CorpusError(f"{weight!r} is not a weight", hint="use a number above 0, such as 2, 0.5 or 1/3")
+    return exact
+
+
+def common_scale(weights: Sequence[Weight]) -> tuple[list[int], int]:
+    """Return the weights as multiples of 1 / denominator of the smallest, and the denominator.
+
+    Merges depend on the ratios of the weights alone. In units of the smallest, no weight rounds counts away.
+
+    Raises:
+        CorpusError: The multiples exceed 64 bits.
+
+    >>> common_scale([0.5, 1, "1/3"])
+    ([3, 6, 2], 2)
+    """
+    exact = [exact_weight(weight) for weight in weights]
+    smallest = min(exact, default=1)
+    ratios = [weight / smallest for weight in exact]
+    denominator = math.lcm(1, *(ratio.denominator for ratio in ratios))
+    multiples = [int(ratio * denominator) for ratio in ratios]
+    if max([denominator, *multiples]) > _MOST:
+        raise CorpusError(
+            "the ratios of the weights have no common denominator below 2**63",
+            hint=WEIGHTS_HINT,
+        )
+    return multiples, denominator
+
+
+def finish_weighted(counter: PretokenCounter, denominator: int, *, may_stay: bool) -> PretokenCounts:
+    """Return the counts of a counter whose weights are multiples of 1 / denominator.
+
+    Args:
+        counter: The counter, which is finished.
+        denominator: The denominator.
+        may_stay: Leave counts that exceed the memory limit on disk.
+
+    Raises:
+        CorpusError: The counts exceed 64 bits.
+    """
+    try:
+        return counter.finish(denominator, may_stay)
+    except TokenizerError as error:
+        raise CorpusError(str(error), hint=WEIGHTS_HINT) from error

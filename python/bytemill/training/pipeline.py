@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -17,8 +18,13 @@ from bytemill.storage.input_check import check_file_is_no_input, check_folder_is
 from bytemill.system.output_lock import lock_output
 from bytemill.tokenizer.tokenizer import Tokenizer
 from bytemill.tokenizer.training_report import TrainingReport
-from bytemill.training.counting import count_corpus, count_texts
-from bytemill.training.counting_session import CountingSettings, corpus_identity
+from bytemill.training.counting import (
+    CountingSettings,
+    ReportCounted,
+    corpus_identity,
+    count_corpus,
+    count_texts,
+)
 from bytemill.training.counts import (
     CountedCorpus,
     SavedCounts,
@@ -29,7 +35,7 @@ from bytemill.training.counts import (
     read_info,
     save,
 )
-from bytemill.training.learning import LearnedMerges, learn_merges
+from bytemill.training.learning import LearnedMerges, PhaseClock, learn_merges, training_report
 from bytemill.training.memory_budget import frugal_allocation
 from bytemill.training.options import (
     CHECKPOINT_SECONDS,
@@ -38,14 +44,6 @@ from bytemill.training.options import (
     check_one_of,
     training_options,
 )
-from bytemill.training.progress import (
-    ProgressCallback,
-    ReportCounted,
-    TrainingProgress,
-    count_reporter,
-    merge_reporter,
-)
-from bytemill.training.report import PhaseClock, training_report
 from bytemill.training.work_folder import WorkFolder, is_checkpoint_name
 
 if TYPE_CHECKING:
@@ -63,6 +61,20 @@ __all__ = [
     "train_bpe",
     "train_from_iterator",
 ]
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """A progress report of training."""
+
+    phase: Literal["count", "merge"]
+    done: int
+    """Bytes read ("count"; characters when counting texts) or merges learned ("merge")."""
+    total: int | None
+    """Final value of `done`, None if unknown, as for standard input. Merging may end earlier."""
+
+
+ProgressCallback: TypeAlias = Callable[[TrainingProgress], None]
 
 
 class TrainingStoppedEarly(UserWarning):
@@ -246,17 +258,22 @@ def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback
     _check_documents(source, options.special_tokens)
     _check_outputs(source, options)
     clock = PhaseClock()
+    report_counted: ReportCounted | None = (
+        (lambda done, total: progress(TrainingProgress("count", done, total))) if progress else None
+    )
+    report_learned: Callable[[int], None] | None = (
+        (lambda done: progress(TrainingProgress("merge", done, options.n_merges))) if progress else None
+    )
     with _memory(options), _counts_lock(options), WorkFolder(options.work_folder) as work:
         with clock.phase("count"), profiling.phase("count"):
-            counted = _count(source, options, work, count_reporter(progress))
+            counted = _count(source, options, work, report_counted)
             clock.read_seconds = counted.counts.read_seconds
             if not counted.is_from_file:
                 profiling.add("count", n_bytes=counted.counts.n_bytes)
         with clock.phase("merge"), profiling.phase("learn"):
-            report = merge_reporter(progress, options.n_merges)
             # Counts on disk cannot be copied: they serve for one training.
             is_kept = counted is source and not counted.counts.is_on_disk
-            learned = learn_merges(counted.counts, options, report, keep_counts=is_kept)
+            learned = learn_merges(counted.counts, options, report_learned, keep_counts=is_kept)
     with clock.phase("build"), profiling.phase("build"):
         tokenizer = Tokenizer.from_spec(_spec(learned, options))
     tokenizer.training_report = training_report(counted, learned, options, clock.phases)

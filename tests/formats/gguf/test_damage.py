@@ -11,7 +11,7 @@ import pytest
 
 from bytemill import BytemillError, Tokenizer
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import gguf, gguf_metadata, loading
+from bytemill.formats import gguf, gguf_metadata, registry
 from bytemill.formats.byte_level import bytes_to_text
 from bytemill.formats.spec import TokenizerSpec
 
@@ -68,7 +68,7 @@ def gguf_file(**changes: tuple[int, bytes] | None) -> bytes:
 
 
 def test_the_whole_file_is_read() -> None:
-    spec = loading.from_bytes(gguf_file(), "f")
+    spec = registry.from_bytes(gguf_file(), "f")
     assert spec.merges == [(b"a", b"b")]
     assert spec.special_tokens == {"<|endoftext|>": 257}
 
@@ -78,7 +78,7 @@ def test_a_file_truncated_at_any_byte_is_refused() -> None:
     ends = {*range(4, 400), *range(len(data) - 400, len(data)), *range(400, len(data), 37)}
     for end in sorted(ends):
         with pytest.raises(TokenizerFileError, match=r"f: .+ at offset \d+ needs \d+ bytes"):
-            loading.from_bytes(data[:end], "f")
+            registry.from_bytes(data[:end], "f")
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,7 @@ def test_a_file_truncated_at_any_byte_is_refused() -> None:
         (head(HUGE), f"the list of {HUGE} keys at offset 24 needs"),
         (head(2**32) + bytes(1000), "the list of 4294967296 keys at offset 24"),
         (head(70_000) + bytes(1_000_000), "70000 keys, but at most 65536 are supported"),
-        (
-            head(1) + struct.pack("<Q", 2**32) + bytes(100),
-            "key 0 at offset 32 needs 4294967296",
-        ),
+        (head(1) + struct.pack("<Q", 2**32) + bytes(100), "key 0 at offset 32 needs 4294967296"),
         (head(1) + struct.pack("<Q", 2**16) + bytes(2**17), "key 0 at offset 32 has 65536 bytes, too many"),
         (head(1) + string(b"\xff\xfe") + bytes(8), "key 0 is not UTF-8"),
         (head(2) + 2 * (string("a") + struct.pack("<IB", UINT8, 0)), "key 'a' appears twice"),
@@ -100,7 +97,7 @@ def test_a_file_truncated_at_any_byte_is_refused() -> None:
 )
 def test_an_impossible_head_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(TokenizerFileError, match=f"^f: {said}"):
-        loading.from_bytes(data, "f")
+        registry.from_bytes(data, "f")
 
 
 @pytest.mark.parametrize("key", ["tokenizer.ggml.tokens", "other.strings"])
@@ -111,10 +108,7 @@ def test_an_impossible_head_is_refused(data: bytes, said: str) -> None:
         ((ARRAY, array(STRING, [], HUGE)), f"an array of {HUGE} elements at offset"),
         ((ARRAY, array(INT32, [], 2**32)), "an array of 4294967296 elements"),
         ((ARRAY, array(UINT64, [], HUGE)), f"an array of {HUGE} elements"),
-        (
-            (ARRAY, array(STRING, [struct.pack("<Q", 2**32), b"ab" * 9])),
-            "needs 4294967296 bytes",
-        ),
+        ((ARRAY, array(STRING, [struct.pack("<Q", 2**32), b"ab" * 9])), "needs 4294967296 bytes"),
         ((ARRAY, array(STRING, [struct.pack("<Q", HUGE), b"ab" * 9])), "needs"),
         ((ARRAY, array(ARRAY, [array(INT32, [])])), "nested arrays"),
         ((STRING, struct.pack("<Q", 2**32)), "needs 4294967296 bytes"),
@@ -126,7 +120,7 @@ def test_impossible_lengths_are_refused_before_reading(key: str, value: tuple[in
     tracemalloc.start()
     try:
         with pytest.raises(TokenizerFileError, match=f"^f: {key}.*{said}"):
-            loading.from_bytes(data, "f")
+            registry.from_bytes(data, "f")
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
@@ -181,11 +175,11 @@ def test_values_that_contradict_each_other_are_refused(
     changes: dict[str, tuple[int, bytes] | None], said: str
 ) -> None:
     with pytest.raises(TokenizerFileError, match=f"^f: .*{said}"):
-        loading.from_bytes(gguf_file(**changes), "f")
+        registry.from_bytes(gguf_file(**changes), "f")
 
 
 def test_an_empty_merge_array_of_any_type_is_accepted() -> None:
-    assert loading.from_bytes(gguf_file(tokenizer_ggml_merges=strings([])), "f").merges == []
+    assert registry.from_bytes(gguf_file(tokenizer_ggml_merges=strings([])), "f").merges == []
 
 
 def test_only_the_head_of_a_large_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,12 +199,12 @@ def test_only_the_head_of_a_large_file_is_read(tmp_path: Path, monkeypatch: pyte
 
 
 def test_strings_longer_than_a_block_are_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = loading.from_bytes(gguf_file(), "f")
+    expected = registry.from_bytes(gguf_file(), "f")
     for block in (1, 7, 8, 9, 64, 1000):
         monkeypatch.setattr(gguf_metadata, "_BLOCK", block)
-        assert loading.from_bytes(gguf_file(), "f") == expected
+        assert registry.from_bytes(gguf_file(), "f") == expected
         long = gguf_file(other_strings=strings(["x" * 5000, "", "y" * 300]))
-        assert loading.from_bytes(long, "f") == expected
+        assert registry.from_bytes(long, "f") == expected
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -251,7 +245,7 @@ def test_files_with_random_damage_are_read_or_refused(
 
 def read_or_refused(data: bytes, seed: Any) -> bool:
     try:
-        tokenizer = Tokenizer.from_spec(loading.from_bytes(data, "f"))
+        tokenizer = Tokenizer.from_spec(registry.from_bytes(data, "f"))
         text = "abab é ab\n<|endoftext|>"
         assert tokenizer.decode(tokenizer.encode(text)) == text
     except BytemillError:

@@ -27,7 +27,7 @@ from bytemill.errors import (
     TokenizerError,
     TokenizerFileError,
 )
-from bytemill.formats import gguf, gpt2, loading
+from bytemill.formats import gguf, gpt2, registry
 from bytemill.formats.byte_level import bytes_to_text
 from bytemill.formats.gguf import PRE_TOKENIZERS
 from bytemill.formats.spec import TokenizerSpec
@@ -86,7 +86,7 @@ def written(spec: TokenizerSpec, path: Path, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("endianess", list(GGUFEndian))
 def test_files_written_by_the_gguf_package_are_read(make_file: MakeFile, endianess: GGUFEndian) -> None:
-    spec = loading.read(make_file(endianess))
+    spec = registry.read(make_file(endianess))
     assert spec.pattern == NAMED_PATTERNS["gpt2"]
     assert spec.special_tokens == {"<|endoftext|>": 259, "two words": 260}
     assert spec.merges == [(b"a", b"b"), (b"ab", b"ab"), (b" ", b"ab")]
@@ -97,14 +97,14 @@ def test_files_written_by_the_gguf_package_are_read(make_file: MakeFile, endiane
 def test_only_gguf_versions_2_and_3_are_read(make_file: MakeFile) -> None:
     path = make_file()
     data = bytearray(path.read_bytes())
-    expected = loading.read(path)
+    expected = registry.read(path)
     for version in (1, 2, 4):
         data[4:8] = version.to_bytes(4, "little")
         if version == 2:
-            assert loading.from_bytes(bytes(data), "f") == expected
+            assert registry.from_bytes(bytes(data), "f") == expected
         else:
             with pytest.raises(TokenizerFileError, match=f"f has GGUF version {version}"):
-                loading.from_bytes(bytes(data), "f")
+                registry.from_bytes(bytes(data), "f")
 
 
 def test_gpt2_in_gguf_equals_gpt2s_own_files(shared_data: Path, make_file: MakeFile) -> None:
@@ -113,7 +113,7 @@ def test_gpt2_in_gguf_equals_gpt2s_own_files(shared_data: Path, make_file: MakeF
     tokens = sorted(vocab, key=vocab.__getitem__)
     types = [CONTROL if token == "<|endoftext|>" else NORMAL for token in tokens]
     path = make_file(tokens=tokens, token_type=types, merges=merges, eos_token_id=50256)
-    assert loading.read(path) == gpt2.read_pair(
+    assert registry.read(path) == gpt2.read_pair(
         shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt"
     )
 
@@ -204,14 +204,14 @@ def test_a_pattern_without_a_name_is_recorded(
     assert len(caught) == 1
     assert "\n" not in str(caught[0].message)
     assert caught[0].filename == __file__
-    assert loading.read(tmp_path / "t") == spec
+    assert registry.read(tmp_path / "t") == spec
 
 
 def test_an_expression_equivalent_to_a_known_pattern_is_kept(make_spec: MakeSpec, tmp_path: Path) -> None:
     synonym = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
     spec = make_spec(pattern=synonym)
     assert written(spec, tmp_path / "t")["tokenizer.ggml.pre"] == "gpt-2"
-    assert loading.read(tmp_path / "t") == spec
+    assert registry.read(tmp_path / "t") == spec
 
 
 def test_a_changed_pre_tokenizer_name_overrides_the_record(make_spec: MakeSpec, tmp_path: Path) -> None:
@@ -222,21 +222,17 @@ def test_a_changed_pre_tokenizer_name_overrides_the_record(make_spec: MakeSpec, 
     data = (tmp_path / "t").read_bytes()
     assert data.count(b"qwen2") == 2  # the name and the record
     changed = data.replace(b"qwen2", b"gpt-2", 1)
-    assert loading.from_bytes(changed, "t").pattern == NAMED_PATTERNS["gpt2"]
-    assert loading.from_bytes(data, "t").pattern == PRE_TOKENIZERS["qwen2"].pattern
+    assert registry.from_bytes(changed, "t").pattern == NAMED_PATTERNS["gpt2"]
+    assert registry.from_bytes(data, "t").pattern == PRE_TOKENIZERS["qwen2"].pattern
 
 
 def test_the_pre_tokenizer_name_decides_ignore_merges(
     make_file: MakeFile, make_spec: MakeSpec, tmp_path: Path
 ) -> None:
     for name, whole in (("llama-bpe", True), ("tekken", True), ("gpt-2", False), ("gpt-4o", False)):
-        assert loading.read(make_file(pre=name)).ignore_merges is whole
+        assert registry.read(make_file(pre=name)).ignore_merges is whole
     # "ba" is in the vocabulary and no merge makes it: only a look-up gives it.
-    spec = make_spec(
-        pattern="llama3",
-        vocab=make_spec().vocab | {262: b"ba"},
-        ignore_merges=True,
-    )
+    spec = make_spec(pattern="llama3", vocab=make_spec().vocab | {262: b"ba"}, ignore_merges=True)
     assert written(spec, tmp_path / "whole")["tokenizer.ggml.pre"] == "llama-bpe"
     assert Tokenizer.load(tmp_path / "whole").encode("ba") == [262]
     spec = make_spec(pattern="llama3", vocab=make_spec().vocab | {262: b"ba"}, ignore_merges=False)
@@ -274,18 +270,20 @@ def test_a_file_without_a_tokenizer_is_refused(make_file: MakeFile) -> None:
 
 def test_tokens_named_in_id_keys_are_special(make_file: MakeFile) -> None:
     types = [*TYPES[:259], NORMAL, USER, TokenType.UNUSED]
-    spec = loading.read(make_file(token_type=types, eos_token_id=259, bos_token_id=97, padding_token_id=9999))
+    spec = registry.read(
+        make_file(token_type=types, eos_token_id=259, bos_token_id=97, padding_token_id=9999)
+    )
     # One that is a byte stays one, and one that no token has is nobody's.
     assert spec.special_tokens == {"<|endoftext|>": 259, "two words": 260}
     path = make_file(token_type=[*TYPES[:260], NORMAL, TokenType.UNUSED])
     with pytest.raises(
         TokenizerFileError, match=r"tokens\['two words'\]: ' ' is not one of the 256 characters"
     ):
-        loading.read(path)
+        registry.read(path)
 
 
 def test_without_types_special_tokens_are_guessed_from_their_text(make_file: MakeFile) -> None:
-    spec = loading.read(make_file(token_type=None))
+    spec = registry.read(make_file(token_type=None))
     assert spec.special_tokens == {"<|endoftext|>": 259, "two words": 260, "[PAD261]": 261}
 
 
@@ -295,10 +293,10 @@ def test_id_gaps_are_written_as_unused_tokens_and_dropped_on_reading(
     spec = make_spec(special_tokens={"<|endoftext|>": 270, "[PAD265]": 261})
     fields = written(spec, tmp_path / "t")
     assert fields["tokenizer.ggml.tokens"][264:271] == [
-        *("[PAD264]", "[PAD265]]", "[PAD266]", "[PAD267]", "[PAD268]", "[PAD269]", "<|endoftext|>"),
+        *("[PAD264]", "[PAD265]]", "[PAD266]", "[PAD267]", "[PAD268]", "[PAD269]", "<|endoftext|>")
     ]
     assert fields["tokenizer.ggml.token_type"][265] == TokenType.UNUSED
-    assert loading.read(tmp_path / "t") == spec
+    assert registry.read(tmp_path / "t") == spec
     with pytest.raises(TokenizerError, match="the highest id is 4000000000"):
         gguf.write(make_spec(special_tokens={"<|endoftext|>": 4_000_000_000}), tmp_path / "u")
     assert not (tmp_path / "u").exists()
@@ -334,7 +332,7 @@ def test_a_missing_library_is_named(
     with pytest.raises(MissingExtraError, match="gguf") as caught:
         gguf.write(make_spec(), tmp_path / "u")
     assert caught.value.hint == install_hint("formats")
-    assert loading.read(tmp_path / "t") == make_spec()  # reading needs none
+    assert registry.read(tmp_path / "t") == make_spec()  # reading needs none
 
 
 def test_reading_imports_no_library(make_file: MakeFile) -> None:
@@ -349,21 +347,9 @@ def test_reading_imports_no_library(make_file: MakeFile) -> None:
 
 
 ODD = [
-    "It's",
-    "'ſ",
-    " 12345",
-    "٣½Ⅷ",
-    " the",
-    "HTTPServer2",
-    "e\u0301",
-    "ǅ",
-    "日本",
-    "😀",
-    "//\n",
-    "हिन्दी",
-    "1 2",
-    "-",
-]
+    "It's", "'ſ", " 12345", "٣½Ⅷ", " the", "HTTPServer2", "e\u0301", "ǅ", "日本", "😀", "//\n", "हिन्दी",
+    "1 2", "-",
+]  # fmt: skip
 BLANKS = [" ", "  ", "\n", "\r\n", "\t", "\u3000", "\x85", " \n "]
 TEXTS = st.lists(
     st.sampled_from(ODD + BLANKS) | st.characters(exclude_categories=["Cs", "Cn"]), max_size=10
@@ -435,7 +421,7 @@ def test_any_spec_survives_a_gguf_round_trip(tmp_path: Path) -> None:
                 # A special token in GPT-2's spelling of another one, or of bytes that could be a pre-token.
                 assert "written" in str(error) or not spec.merges  # noqa: PT017
                 return
-        read = loading.read(tmp_path / "t")
+        read = registry.read(tmp_path / "t")
         assert replace(read, special_tokens=dict(sorted(read.special_tokens.items()))) == replace(
             spec, special_tokens=dict(sorted(spec.special_tokens.items()))
         )
@@ -457,7 +443,7 @@ def test_the_core_makes_the_vocabulary_of_a_file_that_lists_every_split(
     assert len(merges) > len(words)
     tokens = [*BYTES, *words, "<|end|>"]
     path = make_file(pre="llama-bpe", tokens=tokens, token_type=[NORMAL] * 262 + [CONTROL], merges=merges)
-    expected = Tokenizer.from_spec(loading.read(path))
+    expected = Tokenizer.from_spec(registry.read(path))
     # Python's reader, which makes objects of all merges, is not asked.
     monkeypatch.setattr(gguf, "tokens_and_merges", None)
     loaded = Tokenizer.load(path)
@@ -483,9 +469,9 @@ def test_the_record_is_checked(make_file: MakeFile, make_spec: MakeSpec, tmp_pat
         new = json.dumps(record | change).encode()
         damaged = data[: start - 8] + len(new).to_bytes(8, "little") + new + data[start + length :]
         with pytest.raises(TokenizerFileError, match=f"f: bytemill.record.{said}"):
-            loading.from_bytes(damaged, "f")
+            registry.from_bytes(damaged, "f")
     for text in ("[1]", "x", '{"a":' * 100_000):
         new = text.encode()
         damaged = data[: start - 8] + len(new).to_bytes(8, "little") + new + data[start + length :]
         with pytest.raises(TokenizerFileError, match=r"f: bytemill\.record"):
-            loading.from_bytes(damaged, "f")
+            registry.from_bytes(damaged, "f")

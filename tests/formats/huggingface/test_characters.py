@@ -14,7 +14,7 @@ from bytemill import Tokenizer, TokenizerFileError
 from bytemill.datasets import DECLARATION
 from bytemill.formats import compiled_cache
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.loading import from_bytes, load_fast
+from bytemill.formats.registry import Content, from_bytes, load_with_core
 
 META = "▁"
 NAMES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -173,16 +173,14 @@ TEXT = "human rights <s> 日本語 ▁▁ é 😀 <x y>\n\nthe  end <0x0A>" + ""
 
 def by_the_core(text: str) -> list[Tokenizer]:
     """Load a file with the core, and again from what it compiles of the vocabulary."""
-    loaded = [load_fast(text.encode(), "t"), load_fast(text.encode(), "t")]
+    loaded = [load_with_core(Content(text.encode(), "t")), load_with_core(Content(text.encode(), "t"))]
     assert None not in loaded
     return [Tokenizer._from_loaded(one) for one in loaded if one is not None]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_file_gives_the_ids_texts_and_offsets_of_hugging_face(
-    trained: dict[str, Any],
-    shape: Callable[[dict[str, Any]], None],
-    monkeypatch: pytest.MonkeyPatch,
+    trained: dict[str, Any], shape: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled_cache, "MIN_BYTES", 1)
     document = json.loads(json.dumps(trained))

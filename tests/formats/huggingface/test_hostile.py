@@ -11,11 +11,10 @@ import pytest
 
 from bytemill import Tokenizer
 from bytemill.errors import BytemillError
-from bytemill.formats import loading
-from bytemill.formats.encoder import build_file
+from bytemill.formats import registry
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.loading import load_fast
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.registry import Content, load_with_core
+from bytemill.formats.spec import TokenizerSpec, build_file
 
 MILLION = 10**6
 TOKENS = {i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b"abc"}
@@ -60,10 +59,7 @@ DEEP = "[" * MILLION + "]" * MILLION
         (put('"added_tokens": [', f'"added_tokens": [{DEEP},'), "nested too deeply"),
         (put('"decoder": {', f'"decoder": {{"x": {DEEP},'), "nested too deeply"),
         (put('"normalizer": null', '"normalizer": ' + "9" * MILLION), "not valid JSON"),
-        (
-            with_fields(pre_tokenizer=steps(*[{"type": "Digits"}] * 10_000)),
-            "pre_tokenizer has 10001 steps",
-        ),
+        (with_fields(pre_tokenizer=steps(*[{"type": "Digits"}] * 10_000)), "pre_tokenizer has 10001 steps"),
         (with_fields(pre_tokenizer=split({"Regex": "(?:(?:a{1000}){1000}){1000}"})), "pattern.Regex"),
         (with_fields(pre_tokenizer=split({"Regex": "(" * MILLION})), "pattern.Regex: .* nested more than 50"),
         (
@@ -78,10 +74,7 @@ DEEP = "[" * MILLION + "]" * MILLION
         ),
         (with_model(merges=[["abc", ""], ["a", "b"]]), r"model.merges\[0\]: '' is not an ordinary token"),
         (with_model(vocab={"a": 2**32 - 1, "<x>": 258}), "model.vocab lacks 255 of the 256 bytes"),
-        (
-            with_model(bytemill={"format": 1, "merge_counts": [1] * 100_000}),
-            "has 100000 counts for 2 merges",
-        ),
+        (with_model(bytemill={"format": 1, "merge_counts": [1] * 100_000}), "has 100000 counts for 2 merges"),
         (
             with_fields(added_tokens=[{"id": 259, "content": str(i)} for i in range(100_000)]),
             r"added_tokens\[0\].id is 259 for '0'",
@@ -90,9 +83,9 @@ DEEP = "[" * MILLION + "]" * MILLION
 )
 def test_hostile_files_are_refused_with_the_path_of_the_problem(make: Callable[[], str], said: str) -> None:
     data = make().encode()
-    assert load_fast(data, "t.json") is None
+    assert load_with_core(Content(data, "t.json")) is None
     with pytest.raises(BytemillError, match=said) as caught:
-        build_file(loading.from_bytes(data, "t.json"), "t.json")
+        build_file(registry.from_bytes(data, "t.json"), "t.json")
     assert str(caught.value).startswith("t.json: ")
     assert len(str(caught.value)) < 500
 
@@ -100,6 +93,6 @@ def test_hostile_files_are_refused_with_the_path_of_the_problem(make: Callable[[
 def test_many_added_tokens_are_read() -> None:
     many = [{"id": 258, "content": "<x>"}]
     many += [{"id": 259 + i, "content": f"<{i}>", "lstrip": i % 2 == 0} for i in range(10_000)]
-    loaded = load_fast(with_fields(added_tokens=many)().encode(), "t")
+    loaded = load_with_core(Content(with_fields(added_tokens=many)().encode(), "t"))
     assert loaded is not None
     assert Tokenizer._from_loaded(loaded).encode("a  <7><9998>") == [97, 32, 32, 266, 10257]

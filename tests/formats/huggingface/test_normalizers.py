@@ -12,7 +12,7 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.parts import from_normalizer, to_normalizer
-from bytemill.formats.loading import load_fast
+from bytemill.formats.registry import Content, load_with_core
 
 CORPUS = "The café naïve ﬁ Å ①② Ünïcödé 日本語 カタカナ ΑΒΓ Привет, world! 1234\n\n  end of text " * 3
 
@@ -75,7 +75,7 @@ def test_ids_and_offsets_are_those_of_hugging_face(trained: dict[str, Any]) -> N
         normalizer = {"type": "Sequence", "normalizers": [STEPS[name] for name in chain]}
         file = json.dumps(trained | {"normalizer": normalizer})
         theirs = tokenizers.Tokenizer.from_str(file)
-        fast = load_fast(file.encode(), "t")
+        fast = load_with_core(Content(file.encode(), "t"))
         assert fast is not None
         ours = Tokenizer._from_loaded(fast)
         expected = theirs.encode(text, add_special_tokens=False)

@@ -13,7 +13,7 @@ import tokenizers
 import bytemill
 from bytemill import Tokenizer
 from bytemill.errors import MissingExtraError, OutputError, TokenizerError, TokenizerFileError
-from bytemill.formats import loading
+from bytemill.formats import registry
 from bytemill.formats.byte_level import bytes_to_text
 from bytemill.formats.huggingface.exchange import sidecar_files
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
@@ -123,7 +123,7 @@ def test_a_folder_survives_a_round_trip_unchanged(
     assert first["chat_template.jinja"].decode() == "{{ é }}\n"
     for place in (tmp_path / "new", tmp_path / "new" / "tokenizer.json"):
         again = Tokenizer.load(place)
-        assert again.to_spec() == kept.to_spec() == Tokenizer.from_spec(loading.read(place)).to_spec()
+        assert again.to_spec() == kept.to_spec() == Tokenizer.from_spec(registry.read(place)).to_spec()
         assert again.metadata == kept.metadata
         again.save(tmp_path)
         assert {name: (tmp_path / name).read_bytes() for name in first} == first
@@ -157,7 +157,7 @@ def test_a_damaged_sidecar_file_is_refused_by_name(
 ) -> None:
     ours.save(tmp_path)
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    for load in (Tokenizer.load, loading.read):
+    for load in (Tokenizer.load, registry.read):
         with pytest.raises(TokenizerFileError, match=said) as caught:
             load(tmp_path)
         assert name in str(caught.value)

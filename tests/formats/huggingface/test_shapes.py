@@ -16,7 +16,7 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileError
 from bytemill.formats import gguf, gpt2, minbpe, tiktoken
 from bytemill.formats.huggingface import tokenizer_json as huggingface
-from bytemill.formats.loading import load_fast
+from bytemill.formats.registry import Content, load_with_core
 from bytemill.formats.spec import STEP_SEPARATOR
 
 from ...support.published_shapes import NFC, SHAPES, in_shape
@@ -61,7 +61,7 @@ def trained() -> dict[str, Any]:
 
 def opened(text: str) -> tuple[Tokenizer, tokenizers.Tokenizer]:
     """Return the tokenizer of the fast loader, checked against the reference reader, and Hugging Face's."""
-    fast = load_fast(text.encode(), "t")
+    fast = load_with_core(Content(text.encode(), "t"))
     assert fast is not None
     ours = Tokenizer._from_loaded(fast)
     assert ours.to_spec() == huggingface.from_text(text)
@@ -158,9 +158,7 @@ def test_every_character_is_normalized_as_in_hugging_face(trained: dict[str, Any
     assert ours.decode(ours.encode("e\u0301")) == "\u00e9"
 
 
-def test_normalized_texts_have_the_same_ids_on_threads_and_in_streams(
-    trained: dict[str, Any],
-) -> None:
+def test_normalized_texts_have_the_same_ids_on_threads_and_in_streams(trained: dict[str, Any]) -> None:
     ours, theirs = opened(in_shape(trained, "gpt-neox-olmo"))
     text = "cafe\u0301 naive\u0308 the  cat     sat <|endoftext|>\u0301 \u212b x\u0338 " * 19_000
     assert len(text.encode()) > 1 << 20
@@ -241,7 +239,7 @@ def test_other_normalizers_are_refused_by_name(
     trained: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
     text = json.dumps(json.loads(in_shape(trained, "gpt2")) | change)
-    assert load_fast(text.encode(), "t") is None
+    assert load_with_core(Content(text.encode(), "t")) is None
     with pytest.raises(TokenizerFileError, match=said):
         huggingface.from_text(text)
 

@@ -16,13 +16,9 @@ N = 285
 """Number of tokens; the last one is <|endoftext|>."""
 CORPUS = "Hello the world def f(x): return 12345 the the then hello world 12 the 12"
 TEXTS = [
-    "Hello the <extra> world <pad> x",
-    "<|endoftext|> the",
-    "WE'LL go\n\n\nx  <|endoftext|> ",
-    "def f(x):\n        return 12345",
-    "A\u030a e\u0301 Å",
-    " th the<s>x</s><mask>",
-]
+    "Hello the <extra> world <pad> x", "<|endoftext|> the", "WE'LL go\n\n\nx  <|endoftext|> ",
+    "def f(x):\n        return 12345", "A\u030a e\u0301 Å", " th the<s>x</s><mask>",
+]  # fmt: skip
 CONFIG = "tokenizer_config.json"
 
 

@@ -15,7 +15,7 @@ from tiktoken.load import load_tiktoken_bpe
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats import gpt2, loading, tiktoken
+from bytemill.formats import gpt2, registry, tiktoken
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.spec import TokenizerSpec
 
@@ -34,7 +34,7 @@ def test_ranks_are_read_as_by_tiktoken(tmp_path: Path, ending: str) -> None:
     text = (BYTES + f"\n{AB} 300\n").replace("\n", ending)
     path = tmp_path / "t.tiktoken"
     path.write_text(text, newline="")
-    spec = loading.read(path, pattern="cl100k", special_tokens={"<x>": 400})
+    spec = registry.read(path, pattern="cl100k", special_tokens={"<x>": 400})
     assert spec.ranks == load_tiktoken_bpe(str(path))
     assert (spec.ranks or {})[b"ab"] == 300
     assert spec.pattern == NAMED_PATTERNS["cl100k"]

@@ -13,7 +13,7 @@ from tiktoken.load import load_tiktoken_bpe
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerFileError
-from bytemill.formats import loading, tiktoken
+from bytemill.formats import registry, tiktoken
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]
@@ -100,7 +100,7 @@ def test_a_rank_file_truncated_at_a_line_is_detected(make_spec: MakeSpec, rank_f
 
 def test_published_ranks_need_no_settings(shared_data: Path) -> None:
     path = shared_data / "r50k_base.tiktoken"
-    spec = loading.read(path)
+    spec = registry.read(path)
     text = path.read_text()
     assert tiktoken.is_published(text, spec)
     assert not tiktoken.is_published(text, replace(spec, pattern=NAMED_PATTERNS["cl100k"]))

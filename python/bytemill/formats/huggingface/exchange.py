@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.errors import BytemillError
-from bytemill.formats.encoder import Loaded, build
 from bytemill.formats.files import is_array, is_object
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.parts import with_bos_token, with_new_ids
 from bytemill.formats.huggingface.sidecars import CONFIG, MAP, TEMPLATE, Sidecars, named_tokens
 from bytemill.formats.huggingface.tokenizer_json import load_tokenizer_json
-from bytemill.formats.spec import TokenFlags, TokenizerMetadata
+from bytemill.formats.spec import Loaded, TokenFlags, TokenizerMetadata, build
 from bytemill.system.atomic_files import make_folder, write_text
 from bytemill.system.extras import import_library
 

@@ -25,7 +25,6 @@ from bytemill._core import CharacterJson, TokenizerJson, check_pattern
 from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
 from bytemill.formats import compiled_cache
 from bytemill.formats.byte_level import is_vocabulary
-from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import (
     array_at,
     bool_at,
@@ -50,7 +49,7 @@ from bytemill.formats.huggingface.parts import (
     to_pre_tokenizer,
 )
 from bytemill.formats.huggingface.sidecars import Sidecars
-from bytemill.formats.spec import TokenFlags, TokenizerSpec, checked_record, record_of, special_rules
+from bytemill.formats.spec import Loaded, TokenFlags, TokenizerSpec, checked_record, record_of, special_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,22 +1,93 @@
-"""Readers of documents that are Python objects: texts, rows, and Hugging Face datasets."""
+"""Readers of a corpus: of a file in any format, of Python objects, and of a Hugging Face dataset."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.corpus import documents as batches
-from bytemill.corpus.chunks import Chunk
 from bytemill.corpus.columns import ColumnReader, n_rows_of_batch
-from bytemill.corpus.messages import choose_field, document_too_large, fields_of, not_a_str
-from bytemill.corpus.options import SKIP_HINT
+from bytemill.corpus.content import HEAD_BYTES, check_magic, format_of_head
+from bytemill.corpus.documents import Chunk
+from bytemill.corpus.formats import FORMATS, format_of_name
+from bytemill.corpus.options import SKIP_HINT, choose_field, document_too_large, fields_of
+from bytemill.corpus.streams import OpenFile, open_stream
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Generator
 
     from bytemill.corpus.options import CorpusOptions
+    from bytemill.corpus.sources import Source
+
+
+class FileReader:
+    """Reads a source of bytes: a file, a URL, or standard input."""
+
+    runs_user_code = False
+
+    def __init__(self, source: Source, options: CorpusOptions) -> None:
+        self._source = source
+        self._options = options
+        self.name = source.name
+        self._format = format_of_name(source.name) if options.format == "auto" else options.format
+        self.n_bytes = source.n_bytes
+        self.is_rereadable = source.remote is not None or (
+            source.path is not None and source.n_bytes is not None
+        )
+
+    @property
+    def format(self) -> str | None:
+        """The format: by option, name, or first bytes; None for a pipe that is not open yet."""
+        if self._format is None and self.is_rereadable:
+            self._format = format_of_head(self._head())
+        return self._format
+
+    def _head(self) -> bytes:
+        with open_stream(replace(self._source, stop=None), 0, threading.Event()) as stream:
+            return stream.block(HEAD_BYTES)[0]
+
+    def is_one_document(self) -> bool:
+        """See `Reader`."""
+        return self._options.documents == "file" and self.format == "text"
+
+    def describe(self) -> Any:
+        """See `Reader`. Name, size, and version (modification time, or what the file system has)."""
+        version: int | str | None = None
+        if self._source.remote is not None:
+            version = self._source.remote.version
+        elif self._source.path is not None:
+            with contextlib.suppress(OSError):
+                version = self._source.path.stat().st_mtime_ns
+        return [self.name, self.n_bytes, version]
+
+    def read(self, state: dict[str, Any], stop: threading.Event) -> Generator[Chunk]:
+        """See `Reader`."""
+        with contextlib.ExitStack() as stack:
+            file = OpenFile(self._source, stop)
+            name = self.format
+            if name is None:
+                stream = stack.enter_context(open_stream(self._source, 0, stop))
+                name = self._format = format_of_head(stream.block(HEAD_BYTES)[0])
+                file = OpenFile(self._source, stop, stream)
+            elif self.is_rereadable and not state and FORMATS[name].magic:
+                check_magic(self.name, name, self._head())
+            if self._source.remote is None:  # a store is asked once, at the end
+                self._source.check_unchanged()
+            try:
+                for chunk in FORMATS[name].read_function()(file, self._options, state):
+                    if chunk.error is not None:
+                        self._source.check_unchanged()
+                    yield chunk
+            except CorpusError:
+                self._source.check_unchanged()  # which explains the error
+                raise
+            self._source.check_unchanged()
+
 
 _DATASET_ROWS = 1_000
 """Rows of a record batch as datasets write it."""
@@ -195,3 +266,35 @@ class DatasetReader:
             row_after = row + len(array)
             yield reader.chunk(array, row, n_read, {"row": row_after, "read": n_read})
             row = row_after
+
+
+def check_texts(texts: object) -> None:
+    """Raise TypeError for a single str or bytes, whose items would be its characters."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError(f"expected an iterable of str, not a single {type(texts).__name__}: use [text]")
+
+
+def checked_texts(texts: Iterable[object]) -> Iterator[str]:
+    """Yield the items of an iterable, checking that each is a str.
+
+    Raises:
+        CorpusError: An item is not a str.
+        TypeError: `texts` is a single str, or not iterable.
+    """
+    check_texts(texts)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise not_a_str(text, index)
+        yield text
+
+
+def not_a_str(item: object, index: int) -> CorpusError:
+    """Make the error for an item of an iterable that is not a text."""
+    return CorpusError(
+        f"item {index} of the corpus is not a str: {item!r:.80}",
+        hint="pass file names to train or Corpus as a list, for example sorted(folder.glob('*.txt'))"
+        if isinstance(item, os.PathLike)
+        else "pass rows to Corpus.from_rows"
+        if isinstance(item, dict)
+        else "convert every item to a str",
+    )
