@@ -51,8 +51,7 @@ def local_path(output_file: Path, *, overwrite: bool) -> Path:
         OutputError: The store has a file of this name, and `overwrite` is False.
         StorageError: The store cannot be written.
     """
-    from bytemill.storage.files import check_output_object
-    from bytemill.storage.local_copies import working_path
+    from bytemill.storage.files import check_output_object, working_path
 
     url = url_of(output_file)
     if url is None:
@@ -85,7 +84,7 @@ def publish_output(file: Path, output_file: Path, *, overwrite: bool) -> None:
 
 def checkpoint_folder(output_file: Path, counts: str | None) -> Path:
     """Return the folder of the checkpoints of counting."""
-    from bytemill.storage.local_copies import working_path
+    from bytemill.storage.files import working_path
 
     path = output_file if counts is None else Path(counts)
     if (url := url_of(path)) is not None:
