@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import bytemill
-from bytemill.system import browser
+from bytemill.cli import output
 
 Run = Callable[..., Any]
 
@@ -91,8 +91,8 @@ def test_a_browser_is_opened_only_where_there_is_a_screen(monkeypatch: pytest.Mo
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     page = tmp_path / "a page.html"
-    assert not browser.open_page(page.as_uri())
+    assert not output.open_page(page.as_uri())
     assert opened == []
     monkeypatch.setenv("DISPLAY", ":0")
-    assert browser.open_page(page.as_uri())
+    assert output.open_page(page.as_uri())
     assert opened == [page.as_uri()]

@@ -184,6 +184,16 @@ def give_up_stdout() -> None:
         return
 
 
+def open_page(url: str) -> bool:
+    """Open an address in a graphical browser, and return whether there is one."""
+    import webbrowser
+
+    has_screen = sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    return has_screen and webbrowser.open(url)
+
+
 def printable(message: str) -> str:
     """Escape control codes, which file names and texts may contain."""
     return "".join(

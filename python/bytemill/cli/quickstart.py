@@ -55,7 +55,6 @@ def quickstart(
     from bytemill.cli.progress import ProgressDisplay, training_progress
     from bytemill.cli.quickstart_summary import write_quickstart
     from bytemill.quickstart import run
-    from bytemill.system.browser import open_page
 
     if threads is not None:
         from bytemill.lm.cpu_threads import use_threads
@@ -88,4 +87,4 @@ def quickstart(
     elif not quiet:
         write_quickstart(result)
         if not no_open and sys.stdout.isatty():
-            open_page((result.folder / "report.html").resolve().as_uri())
+            output.open_page((result.folder / "report.html").resolve().as_uri())

@@ -137,8 +137,8 @@ def train(
     )
     from bytemill.storage import exists
     from bytemill.storage.input_check import check_file_is_no_input
-    from bytemill.system.output_file import check_output_file
-    from bytemill.system.output_lock import lock_output
+    from bytemill.system.atomic_files import check_output_file
+    from bytemill.system.locks import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
     from bytemill.training.counts import CountedCorpus
     from bytemill.training.options import SPECIAL_TOKENS
