@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bytemill
-from bytemill.cli.id_streams import decode_stream, encode_text, ids_as_text, read_ids
-from bytemill.cli.texts import TextInput
+from bytemill.cli.texts import TextInput, decode_stream, encode_text, ids_as_text, read_ids
 from bytemill.errors import CorpusError, TokenizerError
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

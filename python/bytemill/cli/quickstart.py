@@ -3,13 +3,16 @@
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import interruptible
+from bytemill.cli.failures import interruptible
+
+if TYPE_CHECKING:
+    from bytemill.quickstart import QuickstartResult
 
 app = App(
     name="quickstart",
@@ -52,8 +55,7 @@ def quickstart(
 ) -> None:
     """Run the quickstart and print its results."""
     from bytemill.cli.lm_training import TrainingView
-    from bytemill.cli.progress import ProgressDisplay, training_progress
-    from bytemill.cli.quickstart_summary import write_quickstart
+    from bytemill.cli.output import ProgressDisplay, training_progress
     from bytemill.quickstart import run
 
     if threads is not None:
@@ -88,3 +90,68 @@ def quickstart(
         write_quickstart(result)
         if not no_open and sys.stdout.isatty():
             output.open_page((result.folder / "report.html").resolve().as_uri())
+
+
+def write_quickstart(result: "QuickstartResult") -> None:
+    """Print the files, the comparison, the model's scores and the next commands."""
+    from bytemill.quickstart import TRAINING_STEP
+    from bytemill.system.units import format_bytes, format_ratio, format_seconds, plural
+
+    output.write_line(
+        output.styled(f"{result.folder}: text to tokens in {format_seconds(result.seconds)}", "1")
+    )
+    output.write_line()
+    output.write_fields(
+        [
+            ("text", f"{result.corpus}"),
+            *(
+                (
+                    part,
+                    f"{plural(own.n_documents, 'document')}, {format_bytes(own.n_bytes)}, "
+                    f"{plural(own.n_tokens, 'token')} in {result.folder / part}",
+                )
+                for part, own in result.shards.items()
+            ),
+            (
+                "tokenizer",
+                f"{plural(result.tokenizer.n_vocab, 'token')}, trained in "
+                f"{format_seconds(result.timings[TRAINING_STEP])}: {result.folder / 'tokenizer.json'}",
+            ),
+            ("round trip", "every byte is the same after decoding"),
+        ]
+    )
+    output.write_line()
+    output.write_table(
+        ("on the validation text", "bytes/token", "95 % interval"),
+        [
+            (name, format_ratio(own.value or 0), f"{own.low or 0:.2f} to {own.high or 0:.2f}")
+            for name, own in result.comparison.values["text"]["bytes_per_token"].items()
+        ],
+        right=(1, 2),
+    )
+    _write_model(result)
+    output.write_line()
+    output.write_line(f"  report: {output.styled(str(result.folder / 'report.html'), '1')}")
+    output.write_line()
+    output.write_line("Next:")
+    for what, command in result.commands:
+        output.write_line(f"  {output.styled(f'# {what}', '2')}")
+        output.write_line(f"  {command}")
+
+
+def _write_model(result: "QuickstartResult") -> None:
+    from bytemill.analysis.inspection import visible
+
+    output.write_line()
+    if result.model is None:
+        output.write_line(f"  no language model: {result.model_note}")
+        return
+    model = result.model
+    output.write_table(
+        (f"{model.n_parameters:,} parameters, {model.n_steps:,} steps", "loss", "bits/byte"),
+        [(name, f"{loss:.3f}", f"{bits:.3f}") for name, (loss, bits) in model.scores.items()],
+        right=(1, 2),
+    )
+    for prompt, text in model.samples[:1]:
+        output.write_line()
+        output.write_line(f"  {output.styled(visible(prompt.encode()), '1')}{visible(text.encode())}")

@@ -66,7 +66,7 @@ def studio(
     in the current folder, such as the result of the quickstart, and tokenizers
     that come with bytemill.
     """
-    from bytemill.cli.interruption import interruptible
+    from bytemill.cli.failures import interruptible
     from bytemill.errors import OutputError, TokenizerFileError
     from bytemill.tokenizer import open_tokenizer
     from bytemill.tokenizer.pretrained import is_name
