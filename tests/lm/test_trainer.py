@@ -385,7 +385,7 @@ def test_a_folder_locked_by_another_process_is_refused(settings: Settings, tmp_p
 HOLDER = """
 import sys
 from pathlib import Path
-from bytemill.system.file_lock import try_lock
+from bytemill.system.locks import try_lock
 lock = try_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

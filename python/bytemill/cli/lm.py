@@ -8,7 +8,8 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import lm_interchange, options, output
-from bytemill.cli.interruption import interruptible
+from bytemill.cli.app import HELP_ALL
+from bytemill.cli.failures import interruptible
 from bytemill.cli.lm_config import SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
 from bytemill.lm.presets import PRESETS
@@ -43,7 +44,7 @@ Weights = Annotated[
 @app.command(
     sort_key=1,
     usage="Usage: bytemill lm train [OPTIONS] [CONFIG]",
-    help_flags=("--help", "-h", options.HELP_ALL),
+    help_flags=("--help", "-h", HELP_ALL),
     help_epilogue="""--help shows the settings that most runs need, --help-all shows all of them.
 
 Examples:
@@ -284,7 +285,7 @@ def evaluate(
     tokens count in loss and perplexity, but not in bits per byte.
     """
     from bytemill.cli.lm_views import write_scores
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.lm.cpu_threads import use_threads
     from bytemill.lm.device import memory_errors
     from bytemill.lm.evaluate import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import Group, Parameter
 from pydantic import SkipValidation
 
-from bytemill.cli.options import SHOWS_ALL
+from bytemill.cli.app import SHOWS_ALL
 from bytemill.lm.planning.formulas import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve

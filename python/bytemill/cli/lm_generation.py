@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.analysis.inspection import TextToken, visible
 from bytemill.cli import output
-from bytemill.cli.inspection_text import running_text
+from bytemill.cli.tokenizer_views import running_text
 from bytemill.lm.generation.text_generation import GenerationOptions, generate_text, token_probabilities
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from bytemill.lm.checkpoint import open_tensors, sha256_of, write_tensors
 from bytemill.lm.model_config import ModelConfig
 from bytemill.storage import StoreFolder, local_output, shown, url_of
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
-from bytemill.system.output_lock import LOCK_NAME, lock_output
+from bytemill.system.locks import LOCK_NAME, lock_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping

@@ -26,7 +26,7 @@ from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.model_folder import write_model_folder
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.trainer import train
-from bytemill.system.output_lock import lock_output
+from bytemill.system.locks import lock_output
 from tests.lm.conftest import TINY
 from tests.lm.interchange.conftest import MODELS, assert_equal_logits, qwen_tokenizer, random_ids
 

@@ -15,7 +15,7 @@ from bytemill.errors import CheckpointError, ModelConfigError, OutputError, Toke
 from bytemill.lm.generation import generate
 from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.loading import load_trained
-from bytemill.system.output_lock import lock_output
+from bytemill.system.locks import lock_output
 from tests.lm.interchange.conftest import MODELS, assert_equal_logits, random_ids
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from bytemill.lm.training.run_checkpoint import (
 from bytemill.lm.training.stored_run import StoredRun
 from bytemill.storage import split_url, url_of
 from bytemill.system.atomic_files import make_folder, output_error, write_text
-from bytemill.system.file_lock import try_lock
+from bytemill.system.locks import try_lock
 from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:

@@ -1,15 +1,23 @@
-"""Locks on files, held by one process at a time and released by the system when that process ends."""
+"""Locks on files and outputs, held by one process at a time and released by the system when that process ends."""
 
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from bytemill.errors import OutputError
+from bytemill.system.atomic_files import output_errors
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    import os
+    from collections.abc import Generator
     from types import TracebackType
 
     from filelock import BaseFileLock
+
+LOCK_NAME = ".lock"
+"""The lock file of a folder."""
 
 
 class HeldLock:
@@ -56,3 +64,28 @@ def try_lock(path: Path) -> HeldLock | None:
     except Timeout:
         return None
     return HeldLock(path, lock)
+
+
+@contextlib.contextmanager
+def lock_output(path: str | os.PathLike[str]) -> Generator[None]:
+    """Hold the lock of an output. Devices and pipes are not locked.
+
+    Args:
+        path: The output file, which need not exist, or an existing folder, which contains the lock file `LOCK_NAME`.
+
+    Raises:
+        OutputError: Another process holds the lock, or the folder cannot be written.
+    """
+    target = Path(path).resolve()
+    is_folder = target.is_dir()
+    if target.exists() and not target.is_file() and not is_folder:
+        yield
+        return
+    with output_errors(path):
+        lock = try_lock(target / LOCK_NAME if is_folder else target.with_name(f".{target.name[:60]}.lock"))
+    if lock is None:
+        raise OutputError(
+            f"another process is writing {path}", hint="wait until it has finished, or choose another output"
+        )
+    with lock:
+        yield

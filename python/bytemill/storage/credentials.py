@@ -1,16 +1,26 @@
-"""Errors for stores without credentials.
+"""Credentials: the profiles in `~/.aws`, which obstore does not read, and errors for stores without any.
 
-obstore asks the metadata service of a virtual machine then, for seconds to minutes, and its error shows that address.
+Without credentials obstore asks the metadata service of a virtual machine, for seconds to minutes, and its error shows
+that address.
 """
 
 from __future__ import annotations
 
+import configparser
+import importlib
 import os
 from pathlib import Path
+from typing import Any
 
 from bytemill.errors import StorageError
-from bytemill.storage.aws_profile import OTHER_CREDENTIALS, profile_options
 
+OTHER_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+"""Variables of credentials that obstore finds itself."""
 _HINTS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile of ~/.aws with AWS_PROFILE; for a public "
     "bucket set AWS_SKIP_SIGNATURE=true; to use the role of a machine set "
@@ -32,6 +42,54 @@ _SIGNS_OF_A_ROLE = (
 )
 """Variables of places where a metadata service may grant access."""
 _MACHINE_FILES = ("/sys/class/dmi/id/sys_vendor", "/sys/class/dmi/id/board_vendor", "/sys/hypervisor/uuid")
+
+
+def profile_options() -> dict[str, Any]:
+    """Return arguments of obstore for the profile of `AWS_PROFILE`, or the default one; none if it is not needed.
+
+    With the package boto3 that is any kind of profile, renewed when it expires; without it, keys in the file.
+    """
+    profile = os.environ.get("AWS_PROFILE")
+    if profile is None and any(name in os.environ for name in OTHER_CREDENTIALS):
+        return {}
+    keys = _section("AWS_SHARED_CREDENTIALS_FILE", "credentials", profile or "default")
+    name = profile or "default"
+    settings = _section("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}")
+    if not keys and not settings:
+        return {}
+    config = (
+        {} if any(each in os.environ for each in ("AWS_REGION", "AWS_DEFAULT_REGION")) else _region(settings)
+    )
+    provider = _boto3_provider()
+    if provider is not None:
+        return {"config": config, "credential_provider": provider}
+    named = {
+        "access_key_id": "aws_access_key_id",
+        "secret_access_key": "aws_secret_access_key",
+        "token": "aws_session_token",
+    }
+    own = {ours: keys[theirs] for ours, theirs in named.items() if theirs in keys}
+    return {"config": {**config, **own}}
+
+
+def _region(settings: dict[str, str]) -> dict[str, str]:
+    return {"region": settings["region"]} if "region" in settings else {}
+
+
+def _section(variable: str, name: str, section: str) -> dict[str, str]:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(os.environ.get(variable) or Path("~/.aws").expanduser() / name, encoding="utf-8")
+    except (configparser.Error, OSError, RuntimeError, UnicodeDecodeError):
+        return {}
+    return dict(parser[section]) if parser.has_section(section) else {}
+
+
+def _boto3_provider() -> Any:
+    try:
+        return importlib.import_module("obstore.auth.boto3").Boto3CredentialProvider()
+    except (ImportError, ValueError):  # without boto3, or without credentials
+        return None
 
 
 def require_credentials(url: str) -> None:
