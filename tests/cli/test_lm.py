@@ -290,7 +290,7 @@ def test_generate_prints_the_same_text_for_the_same_seed(trained: str, run: Run)
 def test_prompts_and_texts_follow_the_token_that_began_training_documents(tokenizer_file: str, run: Run):
     import bytemill
     from bytemill.lm.generation.decoding import generate
-    from bytemill.lm.loading import load_trained
+    from bytemill.lm.training.saved_model import load_trained
 
     vocab = {i: bytes([i]) for i in range(256)}
     bytemill.Tokenizer(vocab, [], ["<s>"]).save("tokenizer.json")

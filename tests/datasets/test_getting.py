@@ -13,7 +13,7 @@ from bytemill import datasets
 from bytemill.datasets import DownloadProgress
 from bytemill.datasets.catalogue import DATASETS
 from bytemill.errors import CorpusError, DownloadError, OutputError
-from bytemill.lm.evaluate.hellaswag import read_items
+from bytemill.lm.hellaswag import read_items
 
 from .conftest import point_hub_at
 from .file_server import CONTENT, REVISION, FileServer

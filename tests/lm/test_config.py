@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bytemill.errors import ModelConfigError, RunConfigError
-from bytemill.lm.planning.training_plan import parse_bytes, plan_for
+from bytemill.lm.planning import parse_bytes, plan_for
 from bytemill.lm.presets import preset
 from bytemill.lm.training.config import (
     SECTIONS,
@@ -17,7 +17,7 @@ from bytemill.lm.training.config import (
     differences,
     resolve,
 )
-from bytemill.lm.training.optimization import rate_change, rate_share
+from bytemill.lm.training.run import rate_change, rate_share
 
 from .conftest import Corpus
 

@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.training.config import config_to_toml, resolve
-from bytemill.lm.training.config_sources import environment_layers, file_layer, recorded_paths
+from bytemill.lm.training.config import (
+    config_to_toml,
+    environment_layers,
+    file_layer,
+    recorded_paths,
+    resolve,
+)
 
 
 def test_a_file_gives_its_values_by_key(tmp_path: Path):

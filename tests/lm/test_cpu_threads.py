@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from bytemill.lm import ModelConfig, TransformerLM, cpu_threads
-from bytemill.lm.cpu_threads import Contention, are_cores_shared, shared_cores, use_threads
+from bytemill.lm import ModelConfig, TransformerLM, device
+from bytemill.lm.device import Contention, are_cores_shared, shared_cores, use_threads
 from bytemill.lm.evaluate import evaluate_text, evaluate_windows
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.loss import TokenBytes
@@ -77,14 +77,14 @@ class Watched:
 
 @pytest.fixture
 def contended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monitor = cpu_threads._Monitor()
-    monkeypatch.setattr(cpu_threads, "_monitor", monitor)
-    monkeypatch.setattr(cpu_threads, "_delays", Watched())
-    monkeypatch.setattr(cpu_threads, "_INTERVAL_SECONDS", 0.001)
+    monitor = device._Monitor()
+    monkeypatch.setattr(device, "_monitor", monitor)
+    monkeypatch.setattr(device, "_delays", Watched())
+    monkeypatch.setattr(device, "_INTERVAL_SECONDS", 0.001)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
 
 
-@pytest.mark.skipif(cpu_threads._libgomp() is None, reason="platform: torch does not use libgomp")
+@pytest.mark.skipif(device._libgomp() is None, reason="platform: torch does not use libgomp")
 def test_a_sleeping_team_exceeds_the_cores_while_they_are_shared(contended: None):
     def n_threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
@@ -119,10 +119,10 @@ def test_a_system_without_more_threads_costs_time_only(contended: None, monkeypa
 
 def test_one_thread_and_other_devices_are_not_watched(contended: None, monkeypatch: pytest.MonkeyPatch):
     with shared_cores(torch.device("cuda")):
-        assert cpu_threads._monitor._thread is None
+        assert device._monitor._thread is None
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     with shared_cores(CPU):
-        assert cpu_threads._monitor._thread is None
+        assert device._monitor._thread is None
 
 
 def test_the_number_of_threads_holds_for_this_process_and_its_children(monkeypatch: pytest.MonkeyPatch):
@@ -145,8 +145,8 @@ def test_the_number_of_threads_holds_for_this_process_and_its_children(monkeypat
 def test_evaluation_and_generation_watch_the_cores(monkeypatch: pytest.MonkeyPatch):
     blocks: list[str] = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(cpu_threads._monitor, "enter", lambda: blocks.append("in"))
-    monkeypatch.setattr(cpu_threads._monitor, "leave", lambda: blocks.append("out"))
+    monkeypatch.setattr(device._monitor, "enter", lambda: blocks.append("in"))
+    monkeypatch.setattr(device._monitor, "leave", lambda: blocks.append("out"))
     model = TransformerLM(
         ModelConfig(vocab_size=16, context_length=8, d_model=8, num_layers=1, num_heads=1, d_ff=8)
     )

@@ -8,8 +8,7 @@ import torch
 
 from bytemill.errors import RunConfigError
 from bytemill.lm import preset
-from bytemill.lm.planning.device_rates import DEVICES, find_device
-from bytemill.lm.planning.training_plan import plan_for
+from bytemill.lm.planning import DEVICES, find_device, plan_for
 from bytemill.lm.training.config import TrainingConfig
 from bytemill.lm.training.preparation import peak_rate
 

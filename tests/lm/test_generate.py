@@ -14,8 +14,13 @@ from scipy.stats import chisquare
 
 import bytemill
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.decoding import generate, next_tokens
-from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.generation.decoding import (
+    SamplingParameters,
+    draw,
+    generate,
+    next_log_probabilities,
+    next_tokens,
+)
 from bytemill.lm.generation.text_generation import (
     GenerationOptions,
     StopStrings,

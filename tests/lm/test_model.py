@@ -22,7 +22,7 @@ from bytemill.lm.model import TransformerBlock
 from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
-    from bytemill.lm.kernels.names import KernelName
+    from bytemill.lm.model_config import KernelName
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,
@@ -315,7 +315,7 @@ ALLOWED = {
     "Sequential",
     "Optimizer",
 }
-FUSED = {("distributed.py", "torch.nn.parallel.DistributedDataParallel")}
+FUSED = {("processes.py", "torch.nn.parallel.DistributedDataParallel")}
 FORBIDDEN_FUNCTIONS = {
     "softmax",
     "log_softmax",

@@ -9,21 +9,21 @@ import torch
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
-from bytemill.lm.generation.token_decoder import CoreDecoder
+from bytemill.lm.generation.decoding import CoreDecoder
 from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.model import MultiHeadSelfAttention
 from bytemill.lm.model_config import FEED_FORWARD_MATRICES, KNOWN_OPTIONS, FeedForwardKind
-from bytemill.lm.planning import plan
-from bytemill.lm.planning.formulas import (
+from bytemill.lm.planning import (
     OptimizerName,
     block_matrices,
     forward_flops,
     n_parameters,
+    plan,
     training_memory,
 )
 from bytemill.lm.processes import Processes
 from bytemill.lm.training.config import OptimizerConfig, TrainConfig
-from bytemill.lm.training.optimization import make_optimizer, set_rates
+from bytemill.lm.training.run import make_optimizer, set_rates
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,

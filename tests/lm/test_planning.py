@@ -19,17 +19,17 @@ from bytemill.lm.planning import (
     n_parameters,
     parameters_by_part,
     plan,
+    plan_for,
     step_flops,
     training_days,
     training_memory,
 )
-from bytemill.lm.planning.training_plan import plan_for
-from bytemill.lm.weight_average import WeightAverage
+from bytemill.lm.training.run import WeightAverage
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bytemill.lm.planning.formulas import Precision
+    from bytemill.lm.planning import Precision
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bytemill.lm.kernels.names import KernelName
+    from bytemill.lm.model_config import KernelName
     from bytemill.lm.training.config import Resolved
 
 SIZES: dict[str, Any] = {

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import bytemill
-from bytemill.lm.batches import ShardBatches, windows_at
-from bytemill.lm.packing import DocumentMask, PackedBatches
+from bytemill.lm.batches import DocumentMask, PackedBatches, ShardBatches, windows_at
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder

@@ -10,9 +10,8 @@ import torch
 
 from bytemill._core import TokenDecoder
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
-from bytemill.lm.generation import token_decoder
-from bytemill.lm.generation.decoding import generate
-from bytemill.lm.generation.token_decoder import CoreDecoder
+from bytemill.lm.generation import decoding
+from bytemill.lm.generation.decoding import CoreDecoder, generate
 
 SHAPES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -81,7 +80,7 @@ def test_one_thread_computes_the_same_bits_as_several(monkeypatch: pytest.Monkey
     ids = list(range(1, 20))
     results: list[list[torch.Tensor]] = []
     for is_shared in (False, True):
-        monkeypatch.setattr(token_decoder, "are_cores_shared", lambda is_shared=is_shared: is_shared)
+        monkeypatch.setattr(decoding, "are_cores_shared", lambda is_shared=is_shared: is_shared)
         decoder = CoreDecoder(model, KVCache(model.config, 1))
         results.append([decoder.logits_after(token) for token in ids])
     assert all(map(torch.equal, *results))

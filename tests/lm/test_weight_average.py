@@ -3,7 +3,7 @@
 import torch
 
 from bytemill.lm import ModelConfig, TransformerLM
-from bytemill.lm.weight_average import WeightAverage
+from bytemill.lm.training.run import WeightAverage
 
 TINY = ModelConfig(
     vocab_size=20, context_length=8, d_model=8, num_layers=1, num_heads=2, d_ff=16, tied_embeddings=True

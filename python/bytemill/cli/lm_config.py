@@ -11,14 +11,17 @@ from cyclopts import Group, Parameter
 from pydantic import SkipValidation
 
 from bytemill.cli.options import SHOWS_ALL
-from bytemill.lm.planning.formulas import n_parameters
+from bytemill.lm.planning import n_parameters
 from bytemill.lm.presets import PRESETS
-from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve
-from bytemill.lm.training.config_sources import (
+from bytemill.lm.training.config import (
+    DEFAULT_PRESET,
+    SECTIONS,
+    Resolved,
     environment_layers,
     file_layer,
     is_run_folder,
     parse_setting,
+    resolve,
     setting_type,
 )
 from bytemill.storage import shown
@@ -73,7 +76,7 @@ def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = 
     layers += [(_flag(key, value), {key: value}) for key, value in _set_options(options)]
     init_from = next((path for _, own in reversed(layers) if (path := own.get("training.init_from"))), None)
     if isinstance(init_from, str):
-        from bytemill.lm.training.initial_weights import initial_layers
+        from bytemill.lm.training.preparation import initial_layers
 
         layers = (
             initial_layers(init_from, Path(config) if config and is_run_folder(config) else None) + layers

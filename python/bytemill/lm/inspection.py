@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.context_window import window_start
-from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
+from bytemill.lm.generation.decoding import SamplingParameters, next_log_probabilities, window_start
 from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.loss import puts_space_first, token_losses
 from bytemill.lm.model import softmax
@@ -61,7 +60,7 @@ def surprisal(
 
     The text follows the token that began every training document, or `<|endoftext|>` if the tokenizer has it;
     otherwise its first token has no cost. Each token is predicted from the window from which generation predicts it:
-    see `context_window.window_start`. Special tokens in the text are treated as text. Ids without a token keep the
+    see `window_start`. Special tokens in the text are treated as text. Ids without a token keep the
     probability that the model gives them, as in `evaluate_text`; generation excludes them.
 
     Args:

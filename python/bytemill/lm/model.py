@@ -8,6 +8,7 @@ Every part is computed as its textbook formula says, by operations on tensors. O
 from __future__ import annotations
 
 import math
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -15,9 +16,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import Module, ModuleList, Parameter
+from torch.utils import checkpoint as torch_checkpoint
+from torch.utils.checkpoint import CheckpointPolicy
 
 from bytemill.errors import ModelConfigError
-from bytemill.lm.activation_checkpointing import Checkpointed
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.loss import mean_losses
 from bytemill.lm.model_config import ModelConfig
@@ -26,9 +28,12 @@ from bytemill.lm.tensors import narrowed, widened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bytemill.lm.kernels.names import KernelName
-    from bytemill.lm.packing import DocumentMask
-    from bytemill.lm.planning.formulas import CheckpointingName
+    from torch import Tensor
+
+    from bytemill.lm.batches import DocumentMask
+    from bytemill.lm.model_config import KernelName
+    from bytemill.lm.planning import CheckpointingName
+
 
 __all__ = [
     "Dropout",
@@ -883,6 +888,54 @@ def _feed_forward(
     )
 
 
+_torch = cast("Any", torch_checkpoint)
+_SAVED = {
+    "aten::mm",
+    "aten::addmm",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "bytemill::product",
+    "mkldnn::_linear_pointwise",
+}
+"""The linear layers and torch's attention. Blockwise attention consists of many small products that are overwritten, so
+it is computed again."""
+
+
+class Checkpointed(Module):
+    """A block that saves less of itself for the backward pass, which computes the rest again (Chen et al. 2016).
+
+    Results and gradients are those of the block. It saves its input. Just before its backward pass, its forward pass
+    runs once more: completely ("full"), or without the matrix products and the attention, whose results are saved too
+    ("selective"; Korthikanti et al. 2022).
+
+    Args:
+        block: The block. Its parameters are not parameters of this module.
+        name: What to save.
+        has_dropout: Restore the state of the random generators when the block is computed again.
+    """
+
+    def __init__(self, block: Module, name: CheckpointingName, *, has_dropout: bool) -> None:
+        super().__init__()
+        self._block = (block,)  # a tuple hides it from `parameters`
+        self._options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": has_dropout}
+        if name == "selective":
+            self._options["context_fn"] = partial(_torch.create_selective_checkpoint_contexts, _policy)
+
+    def forward(
+        self, x: Tensor, token_positions: Tensor | None = None, *, document_starts: Tensor | None = None
+    ) -> Tensor:
+        return _torch.checkpoint(
+            self._block[0], x, token_positions, document_starts=document_starts, **self._options
+        )
+
+
+def _policy(_context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+    is_saved = operation.name().partition(".")[0] in _SAVED
+    return CheckpointPolicy.MUST_SAVE if is_saved else CheckpointPolicy.PREFER_RECOMPUTE
+
+
 class TransformerLM(Module):
     """Decoder-only Transformer: ids (..., n_tokens) -> logits of the next id (..., n_tokens, vocab_size).
 
@@ -1006,7 +1059,7 @@ class TransformerLM(Module):
         """Save less of each block for the backward pass of training, and compute the rest again.
 
         Args:
-            name: What to save; see `activation_checkpointing`.
+            name: What to save; see `Checkpointed`.
         """
         has_dropout = self.config.dropout > 0
         self._training_blocks = (

@@ -27,6 +27,8 @@ FEED_FORWARD_MATRICES: dict[FeedForwardKind, int] = {
 NormPosition = Literal["pre", "post"]
 RopeScaling = Literal["linear", "llama3"]
 Initialization = Literal["textbook", "gpt2"]
+KernelName = Literal["auto", "torch", "triton", "scratch"]
+"""Choices of kernels; see `kernels.choice.choose_kernels`."""
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -14,9 +14,8 @@ from tests.lm.conftest import Corpus
 
 from bytemill import Tokenizer
 from bytemill.errors import RunConfigError
-from bytemill.lm.evaluate.text import evaluate_text, score_text_file
-from bytemill.lm.generation.decoding import next_tokens
-from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
+from bytemill.lm.evaluate import evaluate_text, score_text_file
+from bytemill.lm.generation.decoding import SamplingParameters, next_log_probabilities, next_tokens
 from bytemill.lm.inspection import sampling_stages, surprisal, trace
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import ModelConfig, TransformerLM

@@ -17,14 +17,18 @@ from bytemill.errors import ModelConfigError, NotFiniteError, OutputError, Token
 from bytemill.formats.gguf_metadata import read_metadata
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.lm import ModelConfig, TransformerLM
-from bytemill.lm.interchange.architectures import check_supported
+from bytemill.lm.interchange.architectures import (
+    Ends,
+    check_supported,
+    keeps_ids,
+    read_model,
+    write_tokenizer,
+)
 from bytemill.lm.interchange.export_model import export_model
-from bytemill.lm.interchange.exported_tensors import read_model
-from bytemill.lm.interchange.exported_tokenizer import Ends, keeps_ids, write_tokenizer
 from bytemill.lm.interchange.huggingface import FAMILIES
 from bytemill.lm.interchange.import_model import import_model
-from bytemill.lm.model_folder import write_model_folder
 from bytemill.lm.training.config import resolve
+from bytemill.lm.training.saved_model import write_model_folder
 from bytemill.lm.training.trainer import train
 from bytemill.system.output_lock import lock_output
 from tests.lm.conftest import TINY

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.lm import ModelConfig
-from bytemill.lm.interchange.tensor_map import Layout, entries, tensor_shapes
+from bytemill.lm.interchange.architectures import Layout, entries, tensor_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytemill.lm.training.batch_reader import n_pass_sizes, n_sequences, pass_sizes, sequences_at
 from bytemill.lm.training.config import Resolved, TrainingConfig
+from bytemill.lm.training.data import n_pass_sizes, n_sequences, pass_sizes, sequences_at
 from bytemill.lm.training.trainer import train
 
 

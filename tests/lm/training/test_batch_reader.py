@@ -10,8 +10,8 @@ import torch
 
 from bytemill.errors import ShardError
 from bytemill.lm.batches import ShardBatches
-from bytemill.lm.training.batch_reader import BatchReader, pass_sizes
 from bytemill.lm.training.config import TrainingConfig
+from bytemill.lm.training.data import BatchReader, pass_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

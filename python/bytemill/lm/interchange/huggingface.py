@@ -9,8 +9,7 @@ import torch
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.checkpoint import write_tensors
-from bytemill.lm.interchange.architectures import check_supported, with_zero_biases
-from bytemill.lm.interchange.exported_tokenizer import write_tokenizer
+from bytemill.lm.interchange.architectures import check_supported, with_zero_biases, write_tokenizer
 from bytemill.lm.model_config import FeedForwardKind, ModelConfig
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.formats.spec import TokenizerSpec
-    from bytemill.lm.interchange.exported_tensors import ModelToExport, OnProgress
-    from bytemill.lm.interchange.tensor_map import Entry, Layout
+    from bytemill.lm.interchange.architectures import Entry, Layout, ModelToExport, OnProgress
 
 
 GPT2, LLAMA, MISTRAL, QWEN2, QWEN3 = "gpt2", "llama", "mistral", "qwen2", "qwen3"

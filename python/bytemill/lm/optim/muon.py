@@ -11,8 +11,7 @@ from torch import Tensor
 from bytemill.lm.optim.adamw import adamw_step
 from bytemill.lm.optim.base import StepByGroup, check_below_one, check_not_negative
 from bytemill.lm.processes import Processes
-from bytemill.lm.sharded_tensors import joined, local, shard_like, whole
-from bytemill.lm.tensors import l2_norm
+from bytemill.lm.tensors import joined, l2_norm, local, shard_like, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
