@@ -11,6 +11,7 @@ from bytemill.cli import lm_interchange, options, output
 from bytemill.cli.interruption import interruptible
 from bytemill.cli.lm_config import SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
+from bytemill.lm.optimizers import OptimizerName
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import suggestion
 
@@ -376,9 +377,7 @@ def plan(
         str | None, Parameter(help="Memory of the device, such as 80GB; also prints the largest batch.")
     ] = None,
     batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Sequences per batch.")] = 1,
-    optimizer: Annotated[
-        Literal["adamw", "muon", "sgd"], Parameter(help="Optimizer whose state is counted.")
-    ] = "adamw",
+    optimizer: Annotated[OptimizerName, Parameter(help="Optimizer whose state is counted.")] = "adamw",
     precision: Annotated[
         Literal["float32", "tf32", "bfloat16", "float16"],
         Parameter(help="Precision of matrix products; weights are float32."),

@@ -14,7 +14,7 @@ from bytemill.errors import RunConfigError
 from bytemill.lm.generation.decoding import SamplingParameters, next_log_probabilities, window_start
 from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.loss import puts_space_first, token_losses
-from bytemill.lm.model import softmax
+from bytemill.lm.model import MultiHeadSelfAttention, softmax
 from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
@@ -206,6 +206,11 @@ def trace(
     if not 1 <= len(ids) <= model.config.context_length:
         raise RunConfigError(
             f"{len(ids)} tokens cannot be traced", hint=f"give 1 to {model.config.context_length} tokens"
+        )
+    if not all(isinstance(layer.attn, MultiHeadSelfAttention) for layer in model.layers):
+        raise RunConfigError(
+            f"mixer {model.config.mixer!r} has no attention weights to show",
+            hint="generate or evaluate instead",
         )
     own = _with_shared_weights(model).eval().use_kernels("scratch")
     attention: list[Tensor] = []

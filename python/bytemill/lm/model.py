@@ -22,7 +22,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from bytemill.errors import ModelConfigError
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.loss import mean_losses
-from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS, ModelConfig
 from bytemill.lm.tensors import narrowed, widened
 
 if TYPE_CHECKING:
@@ -279,6 +279,16 @@ class RMSNorm(Module):
         self.eps = eps
         self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
 
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the norm of a model."""
+        return cls(config.d_model, config.norm_eps, device=device, dtype=dtype)
+
     def forward(self, x: Tensor) -> Tensor:
         if self.kernels.norm is not None:
             return self.kernels.norm(x, self.weight, None, self.eps, centred=False)
@@ -303,6 +313,16 @@ class LayerNorm(Module):
         self.eps = eps
         self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
         self.bias = Parameter(torch.zeros(d_model, device=device, dtype=dtype)) if bias else None
+
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the norm of a model."""
+        return cls(config.d_model, config.norm_eps, config.norm_bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kernels.norm is not None:
@@ -347,6 +367,16 @@ class SwiGLU(Module):
         self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
         self.w3 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
 
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the network of a model."""
+        return cls(config.d_model, config.d_ff, config.bias, device=device, dtype=dtype)
+
     def forward(self, x: Tensor) -> Tensor:
         x = narrowed(x)
         return self.w2((self.kernels.gated or gated)(self.w1(x), self.w3(x)))
@@ -385,6 +415,23 @@ class FeedForward(Module):
         self._function = ACTIVATIONS[activation]
         self.w1 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
         self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
+
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the network of a model."""
+        return cls(
+            config.d_model,
+            config.d_ff,
+            cast("Any", config.feed_forward),
+            bias=config.bias,
+            device=device,
+            dtype=dtype,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         function = self.kernels.activations.get(self.activation, self._function)
@@ -622,6 +669,39 @@ class MultiHeadSelfAttention(Module):
             self.k_norm = RMSNorm(self.d_head, qk_norm_eps, device=device, dtype=dtype)
         self.dropout = Dropout(dropout)
 
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        rope: RotaryEmbedding | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the attention of a model."""
+        return cls(
+            config.d_model,
+            config.num_heads,
+            rope,
+            num_kv_heads=config.num_kv_heads,
+            sliding_window=config.sliding_window,
+            dropout=config.dropout,
+            bias=config.bias,
+            head_dim=config.head_dim,
+            qkv_bias=config.qkv_bias,
+            qk_norm_eps=config.norm_eps if config.qk_norm else None,
+            device=device,
+            dtype=dtype,
+        )
+
+    @staticmethod
+    def new_cache(
+        config: ModelConfig, batch_size: int, device: torch.device | str | None, dtype: torch.dtype
+    ) -> LayerCache:
+        """Return an empty cache of a layer."""
+        n_kept = window_capacity(config)
+        kind, capacity = (LayerCache, config.context_length) if n_kept is None else (WindowCache, n_kept)
+        return kind((batch_size, config.n_kv_heads, capacity, config.d_head), device, dtype)
+
     def forward(
         self,
         x: Tensor,
@@ -694,6 +774,12 @@ class MultiHeadSelfAttention(Module):
         return scaled_dot_product_attention(rows, k, v, mask, self.dropout).reshape(q.shape)
 
 
+def window_capacity(config: ModelConfig) -> int | None:
+    """Return how many positions a sliding window keeps in the cache; None if it keeps all."""
+    window = config.sliding_window
+    return None if window is None or window > config.context_length else window - 1
+
+
 class KVCache:
     """Keys and values of all layers, for a batch of sequences that grow together.
 
@@ -717,14 +803,11 @@ class KVCache:
         n_padding: Tensor | None = None,
     ) -> None:
         self.batch_size = batch_size
-        window, capacity = config.sliding_window, config.context_length
-        self._window_capacity = None if window is None or window > capacity else window - 1
-        if self._window_capacity is None:
-            kind = LayerCache
-        else:
-            kind, capacity = WindowCache, self._window_capacity
-        shape = (batch_size, config.n_kv_heads, capacity, config.d_head)
-        self.layers = [kind(shape, device, dtype) for _ in range(config.num_layers)]
+        self._window_capacity = window_capacity(config)
+        mixer = MIXERS[config.mixer].load()
+        self.layers: list[LayerCache] = [
+            mixer.new_cache(config, batch_size, device, dtype) for _ in range(config.num_layers)
+        ]
         self.n_padding: Tensor | None = None
         self.n_positions = 0
         """Number of cached positions, including padding."""
@@ -813,23 +896,11 @@ class TransformerBlock(Module):
         super().__init__()
         rope = _rotary_embedding(config, device) if rope is None else rope
         self.pre_norm = config.norm_position == "pre"
-        self.ln1 = _norm(config, device, dtype)
-        self.attn = MultiHeadSelfAttention(
-            config.d_model,
-            config.num_heads,
-            rope,
-            num_kv_heads=config.num_kv_heads,
-            sliding_window=config.sliding_window,
-            dropout=config.dropout,
-            bias=config.bias,
-            head_dim=config.head_dim,
-            qkv_bias=config.qkv_bias,
-            qk_norm_eps=config.norm_eps if config.qk_norm else None,
-            device=device,
-            dtype=dtype,
-        )
-        self.ln2 = _norm(config, device, dtype)
-        self.ffn = _feed_forward(config, device, dtype)
+        norm, place = NORMS[config.norm].load(), {"device": device, "dtype": dtype}
+        self.ln1 = norm.of(config, **place)
+        self.attn = MIXERS[config.mixer].load().of(config, rope, **place)
+        self.ln2 = norm.of(config, **place)
+        self.ffn = FEED_FORWARDS[config.feed_forward].load().of(config, **place)
         self.dropout = Dropout(config.dropout)
 
     def forward(
@@ -869,22 +940,6 @@ def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) ->
     frequencies = torch.cat((frequencies, unrotated))
     return RotaryEmbedding(
         config.rope_theta, config.d_head, config.context_length, device, frequencies=frequencies
-    )
-
-
-def _norm(config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> Module:
-    if config.norm == "rms":
-        return RMSNorm(config.d_model, config.norm_eps, device=device, dtype=dtype)
-    return LayerNorm(config.d_model, config.norm_eps, config.norm_bias, device=device, dtype=dtype)
-
-
-def _feed_forward(
-    config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None
-) -> Module:
-    if config.feed_forward == "swiglu":
-        return SwiGLU(config.d_model, config.d_ff, config.bias, device=device, dtype=dtype)
-    return FeedForward(
-        config.d_model, config.d_ff, config.feed_forward, bias=config.bias, device=device, dtype=dtype
     )
 
 
@@ -984,7 +1039,7 @@ class TransformerLM(Module):
             TransformerBlock(config, rope, device, dtype) for _ in range(config.num_layers)
         )
         if config.norm_position == "pre":  # with post-norm, the last block ends with a norm
-            self.ln_final = _norm(config, device, dtype)
+            self.ln_final = NORMS[config.norm].load().of(config, device=device, dtype=dtype)
         self.lm_head = Linear(config.d_model, config.vocab_size, False, device=device, dtype=dtype)
         if config.tied_embeddings:
             self.lm_head.weight = self.token_embeddings.weight

@@ -1,7 +1,9 @@
-"""The shape of a model."""
+"""The shape of a model, and the parts that it may name: where their code is, and what they cost."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -16,14 +18,7 @@ Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
 FeedForwardKind = Literal["swiglu", "gelu", "gelu_exact", "relu", "relu2"]
 """SwiGLU, or a name in `model.ACTIVATIONS`."""
-FEED_FORWARD_MATRICES: dict[FeedForwardKind, int] = {
-    "swiglu": 3,
-    "gelu": 2,
-    "gelu_exact": 2,
-    "relu": 2,
-    "relu2": 2,
-}
-"""Number of matrices of each feed-forward network: all but the last one are d_ff × d_model."""
+MixerName = Literal["attention"]
 NormPosition = Literal["pre", "post"]
 RopeScaling = Literal["linear", "llama3"]
 Initialization = Literal["textbook", "gpt2"]
@@ -68,7 +63,8 @@ KNOWN_OPTIONS = frozenset(
     }
 )
 """The options that export, planning and the core's decoder know. A new one stays out of this list: each of the three
-refuses models that use it until it is taught what it means (`ModelConfig.unknown_options`)."""
+refuses models that use it until it is taught what it means (`ModelConfig.unknown_options`). Planning also knows the
+mixer, and the options that its entry names."""
 
 
 class ModelConfig(Settings):
@@ -110,6 +106,8 @@ class ModelConfig(Settings):
     """With rope_scaling llama3, context length before scaling."""
     rotary_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of each head that the rotary embedding rotates, from its start."""
+    mixer: MixerName = "attention"
+    """Part of a block that mixes tokens, one of `MIXERS`."""
     norm: Norm = "rms"
     """RMSNorm or LayerNorm."""
     position: Position = "rotary"
@@ -228,3 +226,163 @@ def _divisors_near(number: int, target: int) -> str:
     below = [d for d in divisors if d < target][-1:]
     above = [d for d in divisors if d > target][:1]
     return " or ".join(str(d) for d in below + above)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers per token that the backward pass needs: those always in float32, and those of matrix products."""
+
+    wide: int
+    narrow: int
+
+    def bytes(self, narrow_size: int) -> int:
+        return 4 * self.wide + narrow_size * self.narrow
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a block: where its code is, and what it costs.
+
+    A subclass counts what the part has. What it does not count is an error in planning, which names the part.
+    """
+
+    code: str
+    """`module:class`. The class has `of(config, …, device, dtype)`, which builds the part of a model."""
+    in_core: bool = False
+    """Whether the core's decoder computes it."""
+
+    def load(self) -> Any:
+        """Import the class."""
+        module, _, name = self.code.partition(":")
+        return getattr(import_module(module), name)
+
+    def matrices(self, config: ModelConfig) -> int:
+        """Return the number of parameters in its matrices."""
+        raise self._not_counted("parameters", config)
+
+    def vectors(self, config: ModelConfig) -> int:
+        """Return the number of its other parameters."""
+        raise self._not_counted("parameters", config)
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:  # noqa: ARG002
+        """Return the FLOPs of a forward pass over one sequence, by step."""
+        raise self._not_counted("FLOPs", config)
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Return what the forward pass saves for the backward pass."""
+        raise self._not_counted("bytes", config)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        """Return what selective checkpointing saves, and how many of its narrow numbers `saved` counts too."""
+        raise self._not_counted("bytes under selective checkpointing", config)
+
+    def _not_counted(self, what: str, config: ModelConfig) -> ModelConfigError:
+        names = {"mixer": MIXERS[config.mixer], "feed_forward": FEED_FORWARDS[config.feed_forward]}
+        option = next((option for option, part in names.items() if part is self), "norm")
+        return ModelConfigError(
+            f"the {what} of {option} {getattr(config, option)!r} are unknown",
+            hint="count them in its entry in bytemill.lm.model_config",
+        )
+
+
+@dataclass(frozen=True)
+class Mixer(Part):
+    """What mixes the tokens of a block. Its class also has `new_cache(config, batch_size, device, dtype)`."""
+
+    options: frozenset[str] = frozenset()
+    """Options of the model that only this mixer has, and that its counts take into account."""
+
+
+class _Attention(Mixer):
+    """Multi-head attention; queries, keys and values are computed from rows of d_model numbers."""
+
+    def matrices(self, config: ModelConfig) -> int:
+        d_q, d_kv = self._widths(config)
+        return 2 * config.d_model * d_q + 2 * config.d_model * d_kv
+
+    def vectors(self, config: ModelConfig) -> int:
+        d_q, d_kv = self._widths(config)
+        n = d_q + 2 * d_kv if config.bias or config.qkv_bias else 0
+        return n + (config.d_model if config.bias else 0) + (2 * config.d_head if config.qk_norm else 0)
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        d, (d_q, d_kv) = config.d_model, self._widths(config)
+        return {
+            "queries, keys, values": 2 * n_tokens * d * (d_q + 2 * d_kv),
+            "attention scores": 2 * n_tokens * n_tokens * d_q,
+            "weighted values": 2 * n_tokens * n_tokens * d_q,
+            "attention output": 2 * n_tokens * d_q * d,
+        }
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count queries, keys, values, the result of the heads, and a log Σ exp per head.
+
+        QK-norm saves its inputs and a statistic per head.
+        """
+        d_q, d_kv = self._widths(config)
+        if config.qk_norm:
+            return Numbers(2 * config.num_heads + config.n_kv_heads, 3 * d_q + 3 * d_kv)
+        return Numbers(config.num_heads, 2 * d_q + 2 * d_kv)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        """Count the results of products and attention; `saved` has values and the result of the heads too."""
+        d_q, d_kv = self._widths(config)
+        return Numbers(config.num_heads, 2 * d_q + 2 * d_kv), d_q + d_kv
+
+    def _widths(self, config: ModelConfig) -> tuple[int, int]:
+        return config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+
+
+@dataclass(frozen=True)
+class _FeedForward(Part):
+    """A network of `n_matrices` matrices, all but the last one d_ff × d_model."""
+
+    n_matrices: int = 2
+
+    def matrices(self, config: ModelConfig) -> int:
+        return self.n_matrices * config.d_model * config.d_ff
+
+    def vectors(self, config: ModelConfig) -> int:
+        return (self.n_matrices - 1) * config.d_ff + config.d_model if config.bias else 0
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        return {"feed-forward": 2 * n_tokens * self.matrices(config)}
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count gate, inner and product (SwiGLU), or inner and its activation."""
+        return Numbers(0, self.n_matrices * config.d_ff)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        inner = (self.n_matrices - 1) * config.d_ff
+        return Numbers(0, inner), inner
+
+
+@dataclass(frozen=True)
+class _Norm(Part):
+    """A norm with a weight per number, and possibly a bias."""
+
+    n_statistics: int = 1
+    """Numbers per token that it saves beside its input."""
+    has_bias: bool = False
+
+    def vectors(self, config: ModelConfig) -> int:
+        return 2 * config.d_model if self.has_bias and config.norm_bias else config.d_model
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count its input, in float32, and its statistics."""
+        return Numbers(config.d_model + self.n_statistics, 0)
+
+
+_MODEL = "bytemill.lm.model"
+MIXERS: dict[MixerName, Mixer] = {"attention": _Attention(f"{_MODEL}:MultiHeadSelfAttention", in_core=True)}
+FEED_FORWARDS: dict[FeedForwardKind, Part] = {
+    "swiglu": _FeedForward(f"{_MODEL}:SwiGLU", in_core=True, n_matrices=3),
+    "gelu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+    "gelu_exact": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+    "relu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+    "relu2": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+}
+NORMS: dict[Norm, Part] = {
+    "rms": _Norm(f"{_MODEL}:RMSNorm", in_core=True),
+    "layer": _Norm(f"{_MODEL}:LayerNorm", in_core=True, n_statistics=2, has_bias=True),
+}

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from bytemill.errors import ModelConfigError, RunConfigError
-from bytemill.lm.model_config import FEED_FORWARD_MATRICES
+from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS, Numbers
+from bytemill.lm.optimizers import OPTIMIZERS, OptimizerName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.model_config import ModelConfig, Part
 
 
 def check_known(config: ModelConfig) -> None:
-    """Raise ModelConfigError if a part of the model is unknown here, so that its numbers would be wrong."""
-    unknown = config.unknown_options()
+    """Raise ModelConfigError if an option of the model is unknown here, so that its numbers would be wrong."""
+    unknown = config.unknown_options(also_known={"mixer", *MIXERS[config.mixer].options})
     if unknown:
         raise ModelConfigError(
             f"the parameters, FLOPs and memory of {', '.join(unknown)} are unknown",
@@ -42,31 +41,27 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
     """
     check_known(config)
     d, n_layers = config.d_model, config.num_layers
-    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
-    attention, feed_forward = block_matrices(config)
-    if config.bias or config.qkv_bias:
-        attention += d_q + 2 * d_kv
-    if config.bias:
-        attention += d
-        feed_forward += (FEED_FORWARD_MATRICES[config.feed_forward] - 1) * config.d_ff + d
-    if config.qk_norm:
-        attention += 2 * config.d_head
-    norm = 2 * d if config.norm == "layer" and config.norm_bias else d
+    mixer, feed_forward = (part.matrices(config) + part.vectors(config) for part in _block_parts(config))
+    n_norms = 2 * n_layers + (config.norm_position == "pre")
     return {
         "token embeddings": config.vocab_size * d,
         "position embeddings": config.context_length * d if config.position == "learned" else 0,
-        "attention": n_layers * attention,
+        "attention": n_layers * mixer,
         "feed-forward": n_layers * feed_forward,
-        "norms": (2 * n_layers + (config.norm_position == "pre")) * norm,
+        "norms": n_norms * NORMS[config.norm].vectors(config),
         "output layer": 0 if config.tied_embeddings else config.vocab_size * d,
     }
 
 
+def _block_parts(config: ModelConfig) -> tuple[Part, Part]:
+    return MIXERS[config.mixer], FEED_FORWARDS[config.feed_forward]
+
+
 def block_matrices(config: ModelConfig) -> tuple[int, int]:
     """Return the number of weights in the matrices of a block: attention, feed-forward."""
-    d, d_q, d_kv = config.d_model, config.num_heads * config.d_head, config.n_kv_heads * config.d_head
     check_known(config)
-    return 2 * d * d_q + 2 * d * d_kv, FEED_FORWARD_MATRICES[config.feed_forward] * d * config.d_ff
+    mixer, feed_forward = _block_parts(config)
+    return mixer.matrices(config), feed_forward.matrices(config)
 
 
 def n_parameters(config: ModelConfig) -> int:
@@ -91,17 +86,12 @@ def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None
         ModelConfigError: A part of the model is unknown.
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
-    d, n_layers = config.d_model, config.num_layers
-    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
-    tokens = batch_size * n_tokens
     check_known(config)
+    n_blocks = batch_size * config.num_layers
+    mixer, feed_forward = (part.flops(config, n_tokens) for part in _block_parts(config))
     return {
-        "queries, keys, values": n_layers * 2 * tokens * d * (d_q + 2 * d_kv),
-        "attention scores": n_layers * 2 * tokens * n_tokens * d_q,
-        "weighted values": n_layers * 2 * tokens * n_tokens * d_q,
-        "attention output": n_layers * 2 * tokens * d_q * d,
-        "feed-forward": n_layers * 2 * tokens * FEED_FORWARD_MATRICES[config.feed_forward] * d * config.d_ff,
-        "output layer": 2 * tokens * d * config.vocab_size,
+        **{step: n_blocks * flops for step, flops in {**mixer, **feed_forward}.items()},
+        "output layer": 2 * batch_size * n_tokens * config.d_model * config.vocab_size,
     }
 
 
@@ -129,7 +119,6 @@ def flops_per_token(
     return sum(flops.values()) / n_tokens
 
 
-OptimizerName = Literal["adamw", "muon", "sgd"]
 Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 CheckpointingName = Literal["none", "selective", "full"]
 
@@ -210,60 +199,36 @@ def training_memory(
     )
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """Numbers per token: those always in float32, and those of matrix products."""
-
-    wide: int
-    narrow: int
-
-    def bytes(self, narrow_size: int) -> int:
-        return 4 * self.wide + narrow_size * self.narrow
-
-
-def _block_numbers(config: ModelConfig) -> _Numbers:
-    """Return what a block saves.
-
-    In float32, these are the inputs of its two norms, their 1 (RMSNorm) or 2 (LayerNorm) statistics, and a log Σ exp
-    per head. For its products it saves the results of the norms, queries, keys, values, the result of the heads, and of
-    the feed-forward network gate, inner and product (SwiGLU), or inner and its activation. QK-norm saves its inputs and
-    a statistic per head.
-    """
-    d, d_q, d_kv = config.d_model, config.num_heads * config.d_head, config.n_kv_heads * config.d_head
-    wide = 2 * d + 2 * _statistics(config) + config.num_heads
-    narrow = 2 * d + 2 * d_q + 2 * d_kv + FEED_FORWARD_MATRICES[config.feed_forward] * config.d_ff
-    if config.qk_norm:
-        wide += config.num_heads + config.n_kv_heads
-        narrow += d_q + d_kv
-    return _Numbers(wide, narrow)
+def _block_numbers(config: ModelConfig) -> Numbers:
+    """Return what a block saves: what its parts save, and the results of its norms, which its products read."""
+    mixer, feed_forward = (part.saved(config) for part in _block_parts(config))
+    norm = NORMS[config.norm].saved(config)
+    return Numbers(
+        mixer.wide + feed_forward.wide + 2 * norm.wide,
+        mixer.narrow + feed_forward.narrow + 2 * norm.narrow + 2 * config.d_model,
+    )
 
 
-def _checkpointed_numbers(config: ModelConfig, checkpointing: CheckpointingName) -> tuple[_Numbers, _Numbers]:
+def _checkpointed_numbers(config: ModelConfig, checkpointing: CheckpointingName) -> tuple[Numbers, Numbers]:
     """Return what a block saves until it is computed again, and what is added then, for one block at a time.
 
     It saves its input, and with "selective" the results of its products and of attention.
     """
     block, d = _block_numbers(config), config.d_model
     if checkpointing == "full":
-        return _Numbers(d, 0), _Numbers(block.wide - d, block.narrow)
-    d_q, d_kv = config.num_heads * config.d_head, config.n_kv_heads * config.d_head
-    inner = (FEED_FORWARD_MATRICES[config.feed_forward] - 1) * config.d_ff
-    saved = _Numbers(d + config.num_heads, 2 * d_q + 2 * d_kv + inner + 2 * d)
-    # Of these, the block itself saves values, the result of the heads, and gate and inner of the feed-forward network.
-    return saved, _Numbers(block.wide - saved.wide, block.narrow - d_q - d_kv - inner)
+        return Numbers(d, 0), Numbers(block.wide - d, block.narrow)
+    (mixer, mixer_again), (ffn, ffn_again) = (part.saved_selectively(config) for part in _block_parts(config))
+    saved = Numbers(d + mixer.wide + ffn.wide, mixer.narrow + ffn.narrow + 2 * d)
+    return saved, Numbers(block.wide - saved.wide, block.narrow - mixer_again - ffn_again)
 
 
-def _rest_numbers(config: ModelConfig) -> _Numbers:
+def _rest_numbers(config: ModelConfig) -> Numbers:
     """Return what is saved beside the blocks.
 
     This is the input of the last norm; the loss saves the gradient of its input, a result of products, instead of it.
     """
-    wide = config.d_model + _statistics(config) if config.norm_position == "pre" else 0
-    return _Numbers(wide, config.d_model)
-
-
-def _statistics(config: ModelConfig) -> int:
-    return 1 if config.norm == "rms" else 2
+    norm = NORMS[config.norm].saved(config) if config.norm_position == "pre" else Numbers(0, 0)
+    return Numbers(norm.wide, norm.narrow + config.d_model)
 
 
 def largest_batch(memory: TrainingMemory, available: int) -> int:
@@ -271,22 +236,14 @@ def largest_batch(memory: TrainingMemory, available: int) -> int:
     return max(0, (available - memory.fixed) // memory.activations_per_sequence)
 
 
-_STATE_BYTES: dict[OptimizerName, Callable[[ModelConfig], int]] = {
-    # Two float32 numbers per parameter.
-    "adamw": lambda config: 8 * n_parameters(config),
-    # One per parameter of the blocks' matrices, and AdamW's for the others.
-    "muon": lambda config: 8 * n_parameters(config) - 4 * config.num_layers * sum(block_matrices(config)),
-    "sgd": lambda _: 0,
-}
-
-
 def _state_bytes(config: ModelConfig, optimizer: OptimizerName) -> int:
-    if optimizer not in _STATE_BYTES:
+    if optimizer not in OPTIMIZERS:
         raise ModelConfigError(
             f"the state of the optimizer {optimizer!r} is unknown, so its memory cannot be planned",
-            hint=f"choose {', '.join(_STATE_BYTES)}",
+            hint=f"choose {', '.join(OPTIMIZERS)}",
         )
-    return _STATE_BYTES[optimizer](config)
+    n_matrices = config.num_layers * sum(block_matrices(config))
+    return OPTIMIZERS[optimizer].state_bytes(config, n_parameters(config), n_matrices)
 
 
 _T = 1e12

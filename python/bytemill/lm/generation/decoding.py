@@ -33,6 +33,7 @@ from bytemill.lm.model import (
     TransformerBlock,
     TransformerLM,
 )
+from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS
 from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
@@ -242,12 +243,14 @@ class CoreDecoder:
     @staticmethod
     def supports(model: TransformerLM, cache: KVCache) -> bool:
         """Return True for one sequence, and a model of known parts with weights in float32 on the CPU."""
+        config = model.config
         has_known_parts = {type(module) for module in model.modules()} <= _PARTS
+        parts = (MIXERS[config.mixer], FEED_FORWARDS[config.feed_forward], NORMS[config.norm])
+        if not (has_known_parts and all(part.in_core for part in parts)) or config.unknown_options():
+            return False
         tensors = [*model.parameters(), cache.layers[0].keys]
         return (
-            has_known_parts
-            and not model.config.unknown_options()
-            and cache.batch_size == 1
+            cache.batch_size == 1
             and cache.n_padding is None
             and cache.layers[0].keys.numel() > 0
             and all(

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from bytemill.lm.optim.base import StepByGroup, blocks, check_below_one, check_not_negative
+from bytemill.lm.optim.base import StepByGroup, blocks, check_below_one, check_not_negative, parameter_groups
 from bytemill.lm.tensors import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from torch import Tensor
+
+    from bytemill.lm.model import TransformerLM
+    from bytemill.lm.optimizers import OptimizerConfig
+    from bytemill.lm.processes import Processes
 
 
 class AdamW(StepByGroup):
@@ -65,6 +69,17 @@ class AdamW(StepByGroup):
 
     def step_group(self, group: dict[str, Any]) -> None:
         adamw_step(group, self.state, fused=self.fused)
+
+
+def make_adamw(model: TransformerLM, options: OptimizerConfig, _processes: Processes) -> AdamW:
+    """Build the optimizer of a run over all weights."""
+    return AdamW(
+        parameter_groups(model, options.weight_decay),
+        options.learning_rate,
+        betas=(options.beta1, options.beta2),
+        eps=options.eps,
+        fused=model.kernels.fused_adamw,
+    )
 
 
 def adamw_step(group: dict[str, Any], states: dict[Tensor, Any], *, fused: bool = False) -> None:

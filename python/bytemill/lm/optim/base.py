@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.optimizers import OptimizerConfig
+    from bytemill.lm.processes import Processes
 
 
 def _unwrapped(method: Any) -> Any:
@@ -41,6 +43,9 @@ class StepByGroup(Optimizer):
     def step_group(self, group: dict[str, Any]) -> None:
         """Update the parameters of a group that have a gradient."""
         raise NotImplementedError
+
+    def begin_step(self, step: int) -> None:
+        """Change what depends on the number of the step (from 0), except for the learning rate; by default nothing."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -210,3 +215,8 @@ class SGD(StepByGroup):
             rate = group["lr"] / math.sqrt(t + 1) if group["decay"] else group["lr"]
             local(parameter).sub_(local(parameter.grad), alpha=rate)
             state["t"] = t + 1
+
+
+def make_sgd(model: TransformerLM, options: OptimizerConfig, _processes: Processes) -> SGD:
+    """Build the optimizer of a run over all weights; the schedule alone changes the learning rate."""
+    return SGD(model.parameters(), options.learning_rate, decay=False)

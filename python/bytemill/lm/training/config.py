@@ -23,6 +23,7 @@ from bytemill.lm.model_config import (
     KernelName,
     ModelConfig,
 )
+from bytemill.lm.optimizers import NotNegative, OptimizerConfig
 from bytemill.lm.planning import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, suggestion
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-NotNegative = Annotated[int, Field(ge=0)]
-Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _as_names(value: Any) -> Any:
@@ -70,47 +68,6 @@ class DataConfig(Settings):
     """Order of the windows: shuffled by the seed, or as in the shards, each where the one before ended."""
     prefetch: bool | None = None
     """Read the next batches on a thread; by default on CUDA devices."""
-
-
-class OptimizerConfig(Settings):
-    """Settings of the optimizer."""
-
-    name: Literal["adamw", "muon", "sgd"] = "adamw"
-    """Optimizer; muon trains the matrices of the blocks with Muon and all other weights with AdamW."""
-    learning_rate: Rate = 1e-3
-    """Peak learning rate; the schedule scales it."""
-    muon_learning_rate: Rate = 0.02
-    """Peak learning rate of the matrices under Muon."""
-    muon_method: Literal["newton_schulz", "polar_express"] = "newton_schulz"
-    """Iteration that makes Muon's updates orthogonal."""
-    muon_momentum: BelowOne = 0.95
-    """Momentum of Muon."""
-    muon_momentum_warmup: NotNegative = 0
-    """Steps in which Muon's momentum rises from 0.85 to its value; Muon's reference runs take 300."""
-    muon_nesterov: bool = True
-    """Use Nesterov momentum in Muon."""
-    muon_scaling: Literal["original", "match_adamw"] = "original"
-    """Factor of Muon's learning rate: √max(1, rows / columns), or 0.2 √max(rows, columns), which fits AdamW's rates."""
-    weight_decay: Rate = 0.1
-    """Weight decay of matrices and embeddings; biases and norms do not decay."""
-    beta1: BelowOne = 0.9
-    """Decay rate of the mean gradient."""
-    beta2: BelowOne = 0.95
-    """Decay rate of the mean squared gradient."""
-    eps: Rate = 1e-8
-    """Term added to the root of the mean squared gradient."""
-    clip: Rate = 1.0
-    """Maximum gradient norm; larger gradients are scaled down to it. 0: no clipping."""
-    z_loss: Rate = 0.0
-    """Weight of the mean of log² Z in the training loss, where Z normalizes softmax; PaLM uses 1e-4."""
-    ema_decay: BelowOne = 0.0
-    """Decay of the moving average of the weights, used for all evaluation, samples and generation. 0: no average."""
-    spike_norm: Rate = 10.0
-    """Record a spike if the gradient norm exceeds its running median by this factor. 0: never."""
-    spike_loss: Rate = 2.0
-    """Record a spike if the loss exceeds its running median by this factor. 0: never."""
-    skip_spikes: bool = False
-    """Leave the weights unchanged at a spike."""
 
 
 class ScheduleConfig(Settings):

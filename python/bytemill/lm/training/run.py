@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bytemill.lm.device import are_cores_shared, peak_memory
-from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups, parameter_groups, warm_momentum
+from bytemill.lm.optimizers import OPTIMIZERS
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
 from bytemill.lm.tensors import local
 
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from bytemill.lm.hellaswag import HellaSwagItem
     from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.optim.base import StepByGroup
+    from bytemill.lm.optimizers import OptimizerConfig
     from bytemill.lm.processes import Processes
-    from bytemill.lm.training.config import OptimizerConfig, TrainConfig
+    from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.data import BatchReader
     from bytemill.lm.training.run_checkpoint import CheckpointWrite, ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
@@ -41,40 +43,9 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
-def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Processes) -> Optimizer:
+def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Processes) -> StepByGroup:
     """Build the optimizer over all weights; each parameter group stores its peak learning rate as `peak_lr`."""
-    options = config.optimizer
-    betas = (options.beta1, options.beta2)
-    match options.name:
-        case "adamw":
-            optimizer = AdamW(
-                parameter_groups(model, options.weight_decay),
-                options.learning_rate,
-                betas=betas,
-                eps=options.eps,
-                fused=model.kernels.fused_adamw,
-            )
-        case "muon":
-            groups = muon_groups(
-                model,
-                lr=options.muon_learning_rate,
-                adamw_lr=options.learning_rate,
-                weight_decay=options.weight_decay,
-            )
-            optimizer = Muon(
-                groups,
-                options.muon_learning_rate,
-                options.muon_momentum,
-                nesterov=options.muon_nesterov,
-                method=options.muon_method,
-                scaling=options.muon_scaling,
-                betas=betas,
-                eps=options.eps,
-                processes=processes,
-            )
-        case "sgd":
-            # The schedule alone changes the learning rate.
-            optimizer = SGD(model.parameters(), options.learning_rate, decay=False)
+    optimizer: StepByGroup = OPTIMIZERS[config.optimizer.name].make(model, config.optimizer, processes)
     for group in optimizer.param_groups:
         group["peak_lr"] = group["lr"]
     return optimizer
@@ -95,13 +66,12 @@ def describe_groups(optimizer: Optimizer, model: TransformerLM) -> list[dict[str
     ]
 
 
-def set_rates(optimizer: Optimizer, step: int, config: TrainConfig) -> None:
-    """Set the learning rate, and the momentum of Muon, of step `step` (from 0)."""
-    options, share = config.optimizer, rate_share(step, config)
+def set_rates(optimizer: StepByGroup, step: int, config: TrainConfig) -> None:
+    """Set the learning rate of step `step` (from 0), and what else depends on the step, such as Muon's momentum."""
+    share = rate_share(step, config)
     for group in optimizer.param_groups:
         group["lr"] = group["peak_lr"] * share
-        if isinstance(optimizer, Muon):
-            group["momentum"] = warm_momentum(step, options.muon_momentum, options.muon_momentum_warmup)
+    optimizer.begin_step(step)
 
 
 def rate_share(step: int, config: TrainConfig) -> float:
@@ -420,7 +390,7 @@ class Run:
     validation: dict[str, JoinedShards]
     """Validation sets by name."""
     model: TransformerLM
-    optimizer: Optimizer
+    optimizer: StepByGroup
     shards: ShardHashes
     """sha256 of the training and validation shards, as their manifests say."""
     check: BackgroundCheck
