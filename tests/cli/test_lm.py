@@ -413,6 +413,9 @@ def test_plan_prints_tables_or_json(run: Run):
     assert outcome.status == 0, outcome.err
     for expected in ("1,557,611,200 parameters", "optimizer (adamw)", "the largest batch is", "days"):
         assert expected in outcome.out
+    tables = ["--model.rope.theta", "500", "--model.attention.no-qkv-bias", "--model.attention.qk-norm"]
+    config = json.loads(run("lm", "plan", "tiny", *tables, "--json").out)["config"]
+    assert (config["rope"]["theta"], config["attention"]["qk_norm"]) == (500, True)
     result = json.loads(run("lm", "plan", "tiny", "--model.num-layers", "8", "--json").out)
     assert result["config"]["num_layers"] == 8
     plain, full = (

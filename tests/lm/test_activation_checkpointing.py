@@ -36,9 +36,9 @@ LARGER: dict[str, Any] = {
 }
 SHAPES: list[dict[str, Any]] = [
     {},
-    {"num_kv_heads": 2, "sliding_window": 5, "qk_norm": True, "bias": True},
+    {"bias": True, "attention": {"num_kv_heads": 2, "sliding_window": 5, "qk_norm": True}},
     {"norm": "layer", "feed_forward": "gelu", "position": "learned", "bias": True},
-    {"norm_position": "post", "feed_forward": "relu2", "head_dim": 8},
+    {"norm_position": "post", "feed_forward": "relu2", "attention": {"head_dim": 8}},
 ]
 
 

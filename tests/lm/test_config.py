@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bytemill.errors import ModelConfigError, RunConfigError
+from bytemill.lm.model_config import AttentionConfig, RopeConfig
 from bytemill.lm.planning import parse_bytes, plan_for
 from bytemill.lm.presets import preset
 from bytemill.lm.training.config import (
@@ -95,10 +96,21 @@ def test_printed_settings_resolve_to_the_same_settings(corpus: Corpus):
     assert config_from_dict(resolved.config.to_dict()) == resolved.config
 
 
+@pytest.mark.parametrize("entries", [{"model.rope.theta": 500.0}, {"model.rope": {"theta": 500.0}}])
+def test_a_table_of_settings_changes_what_it_names(entries: dict[str, Any]):
+    resolved = resolve([("a", {"model.rope": {"scaling": "linear", "factor": 2.0}}), ("b", entries)])
+    assert resolved.config.model.rope == RopeConfig(theta=500.0, scaling="linear", factor=2.0)
+    assert resolved.origins["model.rope.factor"] == "a"
+    assert resolved.origins["model.rope.theta"] == "b"
+    assert "[model.rope]\ntheta = 500.0 " in config_to_toml(resolved)
+    shape = preset("nanochat-d12", attention={"num_kv_heads": 2})
+    assert shape.attention == AttentionConfig(num_kv_heads=2, qk_norm=True)
+
+
 def test_every_setting_has_its_help():
     for kind in SECTIONS.values():
         assert [
-            name for name, info in kind.model_fields.items() if not (info.description or "").endswith(".")
+            name for name, info in kind.fields_by_name().items() if not (info.description or "").endswith(".")
         ] == []
 
 
@@ -107,6 +119,10 @@ def test_every_setting_has_its_help():
     [
         ("model.n_layrs", 3, "unknown setting model.n_layrs", "model.num_layers"),
         ("model.num_layers", "3", "model.num_layers is '3'", "whole number"),
+        ("model.rope.thet", 1.0, "unknown setting model.rope.thet", "model.rope.theta"),
+        ("model.rope.factor", 0.5, "model.rope.factor is 0.5", "at least 1"),
+        ("model.rope", {"theta": 0.0}, "model.rope.theta is 0.0", "above 0"),
+        ("model.rope", 3, "model.rope is 3", "it is a table: set model.rope.theta"),
         ("training.compile", 1, "training.compile is 1", "true or false"),
         ("training.steps", True, "training.steps is True", "whole number"),
         ("training.steps", 0, "training.steps is 0", "at least 1"),

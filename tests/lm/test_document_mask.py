@@ -40,7 +40,7 @@ SMALL: dict[str, Any] = {
 }
 SHAPES: list[dict[str, Any]] = [
     {},
-    {"num_kv_heads": 2, "sliding_window": 7},
+    {"attention": {"num_kv_heads": 2, "sliding_window": 7}},
     {"position": "learned", "norm": "layer", "feed_forward": "gelu", "norm_position": "post"},
 ]
 

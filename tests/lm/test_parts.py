@@ -65,7 +65,7 @@ class NewConfig(ModelConfig):
     ],
 )
 def test_a_new_option_is_refused_by_name_unless_it_has_its_default(use: Any):
-    assert set(ModelConfig.model_fields) >= KNOWN_OPTIONS
+    assert set(ModelConfig.fields_by_name()) >= KNOWN_OPTIONS
     use(NewConfig(**SMALL))
     with pytest.raises(ModelConfigError, match="twist 'left'"):
         use(NewConfig(**SMALL, twist="left"))

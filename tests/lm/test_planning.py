@@ -43,12 +43,21 @@ VARIANTS: list[dict[str, Any]] = [
     {},
     {"norm": "layer", "position": "learned", "feed_forward": "gelu", "tied_embeddings": True, "bias": True},
     {"position": "sinusoidal", "feed_forward": "relu", "norm_position": "post"},
-    {"position": "none", "num_kv_heads": 2, "bias": True, "sliding_window": 5},
-    {"norm": "layer", "norm_position": "post", "num_kv_heads": 1},
-    {"head_dim": 10, "num_kv_heads": 2, "qkv_bias": True, "qk_norm": True, "logit_soft_cap": 15.0},
-    {"head_dim": 8, "qk_norm": True, "position": "none", "norm": "layer", "norm_bias": False, "bias": True},
-    {"feed_forward": "gelu_exact", "rotary_fraction": 0.34, "rope_scaling": "llama3", "rope_factor": 2.0},
-    {"feed_forward": "relu2", "rope_scaling": "linear", "rope_factor": 2.0, "initialization": "gpt2"},
+    {"position": "none", "bias": True, "attention": {"num_kv_heads": 2, "sliding_window": 5}},
+    {"norm": "layer", "norm_position": "post", "attention": {"num_kv_heads": 1}},
+    {
+        "logit_soft_cap": 15.0,
+        "attention": {"head_dim": 10, "num_kv_heads": 2, "qkv_bias": True, "qk_norm": True},
+    },
+    {
+        "position": "none",
+        "norm": "layer",
+        "norm_bias": False,
+        "bias": True,
+        "attention": {"head_dim": 8, "qk_norm": True},
+    },
+    {"feed_forward": "gelu_exact", "rope": {"fraction": 0.34, "scaling": "llama3", "factor": 2.0}},
+    {"feed_forward": "relu2", "initialization": "gpt2", "rope": {"scaling": "linear", "factor": 2.0}},
 ]
 
 

@@ -38,8 +38,12 @@ GPT2: dict[str, Any] = {
     "bias": True,
     "tied_embeddings": True,
 }
-LLAMA: dict[str, Any] = {"num_kv_heads": 2}
-NANOCHAT: dict[str, Any] = {"head_dim": 16, "qk_norm": True, "feed_forward": "relu2", "logit_soft_cap": 15.0}
+LLAMA: dict[str, Any] = {"attention": {"num_kv_heads": 2}}
+NANOCHAT: dict[str, Any] = {
+    "feed_forward": "relu2",
+    "logit_soft_cap": 15.0,
+    "attention": {"head_dim": 16, "qk_norm": True},
+}
 SHAPES = {"gpt2": GPT2, "llama": LLAMA, "nanochat": NANOCHAT}
 PRODUCTS = {
     "aten::mm",

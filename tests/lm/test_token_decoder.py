@@ -24,12 +24,17 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "layer norm without bias": {"norm": "layer", "norm_bias": False, "feed_forward": "gelu_exact"},
     "post-norm": {"norm_position": "post", "position": "sinusoidal", "feed_forward": "relu"},
-    "grouped heads": {"num_kv_heads": 2, "qk_norm": True, "qkv_bias": True, "head_dim": 10},
-    "one kv head": {"num_kv_heads": 1, "feed_forward": "relu2", "position": "none"},
-    "scaled rotation": {"rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_context": 16},
-    "partial rotation": {"head_dim": 8, "rotary_fraction": 0.5, "logit_soft_cap": 3.0, "bias": True},
-    "window": {"sliding_window": 5},
-    "wide window": {"sliding_window": 24, "num_kv_heads": 2},
+    "grouped heads": {"attention": {"num_kv_heads": 2, "qk_norm": True, "qkv_bias": True, "head_dim": 10}},
+    "one kv head": {"feed_forward": "relu2", "position": "none", "attention": {"num_kv_heads": 1}},
+    "scaled rotation": {"rope": {"scaling": "llama3", "factor": 4.0, "original_context": 16}},
+    "partial rotation": {
+        "logit_soft_cap": 3.0,
+        "bias": True,
+        "attention": {"head_dim": 8},
+        "rope": {"fraction": 0.5},
+    },
+    "window": {"attention": {"sliding_window": 5}},
+    "wide window": {"attention": {"sliding_window": 24, "num_kv_heads": 2}},
 }
 
 
@@ -103,7 +108,7 @@ def test_only_one_sequence_in_float32_is_supported():
     assert not CoreDecoder.supports(model, KVCache(model.config, 2))
     assert not CoreDecoder.supports(model, KVCache(model.config, 1, n_padding=torch.tensor([1])))
     assert not CoreDecoder.supports(model.bfloat16(), KVCache(model.config, 1, dtype=torch.bfloat16))
-    only_itself = model_of({"sliding_window": 1})
+    only_itself = model_of({"attention": {"sliding_window": 1}})
     assert not CoreDecoder.supports(only_itself, KVCache(only_itself.config, 1))
 
 

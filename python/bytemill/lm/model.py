@@ -682,13 +682,13 @@ class MultiHeadSelfAttention(Module):
             config.d_model,
             config.num_heads,
             rope,
-            num_kv_heads=config.num_kv_heads,
-            sliding_window=config.sliding_window,
+            num_kv_heads=config.attention.num_kv_heads,
+            sliding_window=config.attention.sliding_window,
             dropout=config.dropout,
             bias=config.bias,
-            head_dim=config.head_dim,
-            qkv_bias=config.qkv_bias,
-            qk_norm_eps=config.norm_eps if config.qk_norm else None,
+            head_dim=config.attention.head_dim,
+            qkv_bias=config.attention.qkv_bias,
+            qk_norm_eps=config.norm_eps if config.attention.qk_norm else None,
             device=device,
             dtype=dtype,
         )
@@ -776,7 +776,7 @@ class MultiHeadSelfAttention(Module):
 
 def window_capacity(config: ModelConfig) -> int | None:
     """Return how many positions a sliding window keeps in the cache; None if it keeps all."""
-    window = config.sliding_window
+    window = config.attention.sliding_window
     return None if window is None or window > config.context_length else window - 1
 
 
@@ -925,21 +925,21 @@ class TransformerBlock(Module):
 def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) -> RotaryEmbedding | None:
     if config.position != "rotary":
         return None
-    frequencies = rotary_frequencies(config.rope_theta, config.d_rotary)
-    if config.rope_scaling == "linear":
-        frequencies = frequencies / config.rope_factor
-    elif config.rope_scaling == "llama3":
+    frequencies = rotary_frequencies(config.rope.theta, config.d_rotary)
+    if config.rope.scaling == "linear":
+        frequencies = frequencies / config.rope.factor
+    elif config.rope.scaling == "llama3":
         frequencies = llama3_frequencies(
             frequencies,
-            config.rope_factor,
-            config.rope_low_freq_factor,
-            config.rope_high_freq_factor,
-            config.rope_original_context,
+            config.rope.factor,
+            config.rope.low_freq_factor,
+            config.rope.high_freq_factor,
+            config.rope.original_context,
         )
     unrotated = frequencies.new_zeros((config.d_head - config.d_rotary) // 2)
     frequencies = torch.cat((frequencies, unrotated))
     return RotaryEmbedding(
-        config.rope_theta, config.d_head, config.context_length, device, frequencies=frequencies
+        config.rope.theta, config.d_head, config.context_length, device, frequencies=frequencies
     )
 
 
@@ -1181,7 +1181,7 @@ class TransformerLM(Module):
         if (n_before and n_tokens > 1) or cache.n_padding is not None:
             n_padding = None if cache.n_padding is None else (cache.n_padding - cache.n_dropped).clamp_min(0)
             n_keys = n_before - cache.n_dropped + n_tokens
-            window = self.config.sliding_window
+            window = self.config.attention.sliding_window
             mask = causal_mask(n_tokens, n_keys, window, n_padding=n_padding, device=ids.device)
         x = self._embed(ids, positions)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):

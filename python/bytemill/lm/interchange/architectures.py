@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 _NO_OPTIONS: dict[str, tuple[Any, ...]] = {
     "norm_position": ("pre",),
     "logit_soft_cap": (None,),
-    "sliding_window": (None,),
-    "qk_norm": (False,),
+    "attention.sliding_window": (None,),
+    "attention.qk_norm": (False,),
 }
 _LLAMA: dict[str, tuple[Any, ...]] = {
     "norm": ("rms",),
     "position": ("rotary",),
     "feed_forward": ("swiglu",),
-    "rotary_fraction": (1.0,),
+    "rope.fraction": (1.0,),
     "bias": (False,),
-    "qkv_bias": (False,),
+    "attention.qkv_bias": (False,),
     **_NO_OPTIONS,
 }
-_ANY_WINDOW: dict[str, tuple[Any, ...]] = {"sliding_window": ()}
+_ANY_WINDOW: dict[str, tuple[Any, ...]] = {"attention.sliding_window": ()}
 EXPRESSED: dict[str, dict[str, tuple[Any, ...]]] = {
     "gpt2": {
         "norm": ("layer",),
@@ -50,13 +50,16 @@ EXPRESSED: dict[str, dict[str, tuple[Any, ...]]] = {
         "feed_forward": ("gelu", "gelu_exact", "relu", "relu2"),
         **_NO_OPTIONS,
     },
-    "qwen2": {**_LLAMA, **_ANY_WINDOW, "qkv_bias": (True,)},
-    "llama": {**_LLAMA, "bias": (False, True), "qkv_bias": ()},
+    "qwen2": {**_LLAMA, **_ANY_WINDOW, "attention.qkv_bias": (True,)},
+    "llama": {**_LLAMA, "bias": (False, True), "attention.qkv_bias": ()},
     "mistral": {**_LLAMA, **_ANY_WINDOW},
-    "qwen3": {**_LLAMA, **_ANY_WINDOW, "qk_norm": (True,)},
+    "qwen3": {**_LLAMA, **_ANY_WINDOW, "attention.qk_norm": (True,)},
 }
 """Per architecture of transformers the values that it has of each option; () stands for all."""
-_LLAMA_CPP_QWEN: dict[str, tuple[Any, ...]] = {"sliding_window": (None,), "rope_scaling": (None, "linear")}
+_LLAMA_CPP_QWEN: dict[str, tuple[Any, ...]] = {
+    "attention.sliding_window": (None,),
+    "rope.scaling": (None, "linear"),
+}
 GGUF_EXPRESSED = {
     "gpt2": {**EXPRESSED["gpt2"], "feed_forward": ("gelu",)},
     "qwen2": {**EXPRESSED["qwen2"], **_LLAMA_CPP_QWEN},
@@ -105,15 +108,16 @@ def with_zero_biases(config: ModelConfig, architecture: str) -> ModelConfig:
     """Return the shape of the exported model: with biases that the architecture has and the model does not."""
     if architecture == "gpt2":
         return config.replace(bias=True, norm_bias=True)
-    if architecture == "llama" and config.qkv_bias:
+    if architecture == "llama" and config.attention.qkv_bias:
         return config.replace(bias=True)
     return config
 
 
 def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig) -> Iterable[str]:
+    own = config.to_flat()
     for option, values in allowed.items():
-        value = getattr(config, option)
-        if option == "qkv_bias" and config.bias:
+        value = own[option]
+        if option == "attention.qkv_bias" and config.bias:
             continue  # all linear layers have one
         if values and value not in values:
             yield f"{option} {value!r}"
@@ -121,9 +125,9 @@ def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig
     is_divided = config.d_model % config.num_heads == 0
     if name == "gpt2":
         if config.n_kv_heads != config.num_heads:
-            yield f"num_kv_heads {config.n_kv_heads} with num_heads {config.num_heads}"
+            yield f"attention.num_kv_heads {config.n_kv_heads} with num_heads {config.num_heads}"
         if config.d_head * config.num_heads != config.d_model:
-            yield f"head_dim {config.d_head} with d_model {config.d_model} and num_heads {config.num_heads}"
+            yield f"attention.head_dim {config.d_head} with d_model {config.d_model} and num_heads {config.num_heads}"
     elif name == "llama" and not is_divided:
         yield f"d_model {config.d_model} that num_heads {config.num_heads} does not divide"
 

@@ -312,10 +312,10 @@ def _add_shape(writer: Any, architecture: str, config: ModelConfig) -> None:
     writer.add_value_length(config.d_head)
     writer.add_layer_norm_rms_eps(config.norm_eps)
     writer.add_rope_dimension_count(config.d_head)
-    writer.add_rope_freq_base(config.rope_theta)
-    if config.rope_scaling == "linear":
+    writer.add_rope_freq_base(config.rope.theta)
+    if config.rope.scaling == "linear":
         writer.add_string(f"{architecture}.rope.scaling.type", "linear")
-        writer.add_rope_scaling_factor(config.rope_factor)
+        writer.add_rope_scaling_factor(config.rope.factor)
 
 
 def _add_tensors(
@@ -340,14 +340,14 @@ def _add_tensors(
         else:
             writer.add_tensor(entry.theirs, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
     config = model.saved.config.model
-    if config.rope_scaling == "llama3":
-        frequencies = rotary_frequencies(config.rope_theta, config.d_head)
+    if config.rope.scaling == "llama3":
+        frequencies = rotary_frequencies(config.rope.theta, config.d_head)
         scaled = llama3_frequencies(
             frequencies,
-            config.rope_factor,
-            config.rope_low_freq_factor,
-            config.rope_high_freq_factor,
-            config.rope_original_context,
+            config.rope.factor,
+            config.rope.low_freq_factor,
+            config.rope.high_freq_factor,
+            config.rope.original_context,
         )
         # llama.cpp divides the frequencies by these factors.
         writer.add_tensor("rope_freqs.weight", (frequencies / scaled).float().numpy())

@@ -26,7 +26,7 @@ from bytemill.lm.model_config import (
 from bytemill.lm.optimizers import NotNegative, OptimizerConfig
 from bytemill.lm.planning import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.presets import PRESETS
-from bytemill.lm.settings import Settings, suggestion
+from bytemill.lm.settings import Settings, flattened, nested, suggestion
 from bytemill.storage import is_url, local_input, url_of
 from bytemill.system.units import parse_count
 from bytemill.tokenizer import pretrained
@@ -279,7 +279,7 @@ _LIST_SETTINGS = "`bytemill lm train --help-all` lists all settings"
 
 def setting_keys() -> list[str]:
     """Return the key of every setting, such as "training.steps"; the preset comes first."""
-    keys = [f"{section}.{name}" for section, kind in SECTIONS.items() for name in kind.model_fields]
+    keys = [f"{section}.{name}" for section, kind in SECTIONS.items() for name in kind.fields_by_name()]
     return ["model.preset", *keys]
 
 
@@ -306,11 +306,15 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
                 raise RunConfigError(f"{origin}: unknown preset {name!r}", hint=suggestion(name, PRESETS))
             preset_name = name
             values["model"] = {}
-        for key, value in entries.items():
+        for key, value in flattened(entries).items():
             section, _, setting = key.partition(".")
             if key == "model.preset":
                 continue
-            if section not in SECTIONS or setting not in SECTIONS[section].model_fields:
+            if section not in SECTIONS or setting not in SECTIONS[section].fields_by_name():
+                if own := [known for known in setting_keys() if known.startswith(f"{key}.")]:
+                    raise RunConfigError(
+                        f"{origin}: {key} is {value!r}", hint=f"it is a table: set {', '.join(own)}"
+                    )
                 raise RunConfigError(
                     f"{origin}: unknown setting {key}", hint=suggestion(key, setting_keys(), _LIST_SETTINGS)
                 )
@@ -320,7 +324,7 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
     if n_vocab is not None and "vocab_size" not in model:
         model["vocab_size"] = n_vocab
         origins["model.vocab_size"] = "the tokenizer"
-    shape = {**PRESETS[preset_name].to_dict(), **model}
+    shape = {**PRESETS[preset_name].to_flat(), **model}
     parts: dict[str, Any] = {
         section: _validated(section, shape if section == "model" else own, origins)
         for section, own in values.items()
@@ -336,7 +340,7 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
         )
     for section, kind in SECTIONS.items():
         fallback = f"preset {preset_name}" if section == "model" else "default"
-        for name in kind.model_fields:
+        for name in kind.fields_by_name():
             if name not in values[section]:
                 origins[f"{section}.{name}"] = fallback
     return Resolved(config, origins)
@@ -344,20 +348,17 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
 
 def differences(old: TrainConfig, new: TrainConfig) -> list[str]:
     """Describe each changed setting that affects the result of a run: "model.num_layers is 8 and was 4"."""
-    before, after = old.to_dict(), new.to_dict()
+    before, after = old.to_flat(), new.to_flat()
     return [
-        f"{section}.{name} is {after[section][name]!r} and was {value!r}"
-        for section, values in before.items()
-        if section != "run"
-        for name, value in values.items()
-        if after[section][name] != value and f"{section}.{name}" not in MAY_CHANGE
+        f"{key} is {after[key]!r} and was {value!r}"
+        for key, value in before.items()
+        if not key.startswith("run.") and after[key] != value and key not in MAY_CHANGE
     ]
 
 
 def config_from_dict(document: Mapping[str, Mapping[str, Any]]) -> TrainConfig:
     """Return the settings of a dict made by `TrainConfig.to_dict`, also after a round trip through JSON."""
-    flat = {f"{section}.{name}": value for section, own in document.items() for name, value in own.items()}
-    return resolve([("the checkpoint", flat)]).config
+    return resolve([("the checkpoint", flattened(document))]).config
 
 
 def config_to_toml(resolved: Resolved, paths: Mapping[str, str] | None = None) -> str:
@@ -368,12 +369,16 @@ def config_to_toml(resolved: Resolved, paths: Mapping[str, str] | None = None) -
         paths: Table of where relative paths start from (`recorded_paths`).
     """
     lines: list[str] = []
-    for section, values in resolved.config.to_dict().items():
-        lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in resolved.config.to_flat().items():
+        table, _, name = key.rpartition(".")
+        tables.setdefault(table, {})[name] = value
+    for table, values in tables.items():
+        lines += ["", f"[{table}]"] if lines else [f"[{table}]"]
         for name, value in values.items():
             # TOML has no null; an absent key is the default None.
             entry = f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
-            lines.append(f"{entry:<40}  # {resolved.origins.get(f'{section}.{name}', 'default')}")
+            lines.append(f"{entry:<40}  # {resolved.origins.get(f'{table}.{name}', 'default')}")
     if paths:
         lines += [
             "",
@@ -400,7 +405,7 @@ def origins_in(toml: str) -> dict[str, str]:
 def _validated(section: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
     """Build a section; an error names the origin of the refused value."""
     try:
-        return SECTIONS[section](**values)
+        return SECTIONS[section](**nested(values))
     except BytemillError as error:
         message = str(error)
         name = message.split(" ", 1)[0]
@@ -559,8 +564,7 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
             keys = [key for key in setting_keys() if key.endswith(f".{section}")]
             known = f"write it in the section [{keys[0].split('.')[0]}]" if keys else "remove it"
             raise RunConfigError(f"{file}: {section} is outside of a section", hint=known)
-        for name, value in cast("dict[str, Any]", table).items():
-            values[f"{section}.{name}"] = value
+        values |= flattened({section: table})
     return url or str(file), with_found_paths(values, paths, file) if paths else values
 
 
@@ -595,10 +599,10 @@ def parse_setting(key: str, text: str) -> Any:
 
 def setting_type(key: str) -> Any:
     """Return the type of a setting, without `| None` and constraints."""
-    section, name = key.split(".")
-    if name == "preset":
+    if key == "model.preset":
         return str
-    annotation: Any = SECTIONS[section].model_fields[name].annotation
+    section, _, name = key.partition(".")
+    annotation: Any = SECTIONS[section].fields_by_name()[name].annotation
     if type(None) in get_args(annotation):
         annotation = next(one for one in get_args(annotation) if one is not type(None))
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

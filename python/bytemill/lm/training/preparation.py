@@ -241,13 +241,13 @@ MAY_DIFFER = frozenset(
         "context_length",
         "dropout",
         "initialization",
-        "sliding_window",
-        "rope_theta",
-        "rope_scaling",
-        "rope_factor",
-        "rope_low_freq_factor",
-        "rope_high_freq_factor",
-        "rope_original_context",
+        "attention.sliding_window",
+        "rope.theta",
+        "rope.scaling",
+        "rope.factor",
+        "rope.low_freq_factor",
+        "rope.high_freq_factor",
+        "rope.original_context",
     }
 )
 """Settings of the model that may differ from those of the initial weights."""
@@ -322,7 +322,7 @@ def _check_model(own: ModelConfig, initial: ModelConfig, path: str) -> None:
             f"{initial.context_length:,} tokens",
             hint=f"lower --model.context-length to {initial.context_length} or less",
         )
-    before, after = initial.to_dict(), own.to_dict()
+    before, after = initial.to_flat(), own.to_flat()
     for name, value in before.items():
         if name not in MAY_DIFFER and after[name] != value:
             raise RunConfigError(

@@ -336,14 +336,13 @@ class RunFolder:
         if before is None or not self.config.exists():
             return resolved
         first = origins_in(self.config.read_text(encoding="utf-8", errors="replace"))
-        old, new = before.to_dict(), resolved.config.to_dict()
+        old, new = before.to_flat(), resolved.config.to_flat()
 
         def origin_of(key: str, origin: str) -> str:
-            section, _, name = key.partition(".")
             is_own = Path(origin) == self.config or (
                 self.stored is not None and origin == f"{self.stored.url}/{self.config.name}"
             )
-            return first.get(key, origin) if is_own and new[section][name] == old[section][name] else origin
+            return first.get(key, origin) if is_own and new[key] == old[key] else origin
 
         return replace(
             resolved, origins={key: origin_of(key, origin) for key, origin in resolved.origins.items()}
