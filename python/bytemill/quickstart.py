@@ -344,9 +344,9 @@ def _train_model(
     from bytemill.lm.device import pick_device
     from bytemill.lm.evaluate import evaluate_text
     from bytemill.lm.generation.decoding import generate
-    from bytemill.lm.loading import load_trained
     from bytemill.lm.loss import token_byte_counts
     from bytemill.lm.training.config import resolve
+    from bytemill.lm.training.saved_model import load_trained
     from bytemill.lm.training.trainer import train as train_model
 
     train_ids, ids = (TokenShards(output / name)[:] for name in ("train", "validation"))

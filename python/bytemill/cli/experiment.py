@@ -67,7 +67,7 @@ def run(
     from bytemill.cli.failures import interruptible
     from bytemill.experiment.findings import Findings
     from bytemill.experiment.runner import run_study
-    from bytemill.lm.cpu_threads import use_threads
+    from bytemill.lm.device import use_threads
 
     use_threads(threads)
     with interruptible("run the same command again to resume"), StudyView(quiet=quiet) as view:

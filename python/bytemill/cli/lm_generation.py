@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bytemill.lm.generation.text_generation import NewText
-    from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.training.saved_model import TrainedModel
 
 
 def write_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -> None:

@@ -153,7 +153,7 @@ def export_weights(
         )
     pushed = None
     if push is not None:
-        from bytemill.lm.interchange.model_card import model_card
+        from bytemill.lm.interchange.export_model import model_card
         from bytemill.system.atomic_files import write_text
         from bytemill.system.hub import CARD_NAME, push_folder
 

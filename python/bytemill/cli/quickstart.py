@@ -58,7 +58,7 @@ def quickstart(
     from bytemill.quickstart import run
 
     if threads is not None:
-        from bytemill.lm.cpu_threads import use_threads
+        from bytemill.lm.device import use_threads
 
         use_threads(threads)
     with (

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import torch
 
 from bytemill.errors import CheckpointError, CorpusError
-from bytemill.lm.cpu_threads import shared_cores
-from bytemill.lm.device import autocast
+from bytemill.lm.device import autocast, shared_cores
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.loss import token_losses
 from bytemill.lm.tensors import not_finite
