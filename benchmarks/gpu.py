@@ -34,8 +34,7 @@ from bytemill.lm.generation.decoding import next_tokens
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, clip_gradients, parameter_groups
-from bytemill.lm.planning import flops_per_token
-from bytemill.lm.planning.device_rates import DEVICES, find_device
+from bytemill.lm.planning import DEVICES, find_device, flops_per_token
 from gpt2_peer import TorchGPT2
 from gpu_parts import measure_parts
 from harness import format_table, save

@@ -14,8 +14,7 @@ from bytemill.errors import RunConfigError
 from bytemill.lm.device import peak_memory, synchronise
 from bytemill.lm.kernels.attention import causal_attention
 from bytemill.lm.kernels.choice import choose_kernels
-from bytemill.lm.kernels.elementwise import normalized
-from bytemill.lm.kernels.linear import linear_cross_entropy
+from bytemill.lm.kernels.layers import linear_cross_entropy, normalized
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import causal_mask, rms_norm, scaled_dot_product_attention
 

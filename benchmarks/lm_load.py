@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from bytemill.lm import cpu_threads, preset
-from bytemill.lm.generation.token_decoder import CoreDecoder
+from bytemill.lm import device, preset
+from bytemill.lm.generation.decoding import CoreDecoder
 from bytemill.lm.model import KVCache, TransformerLM
 from bytemill.lm.optim import AdamW
 
@@ -47,13 +47,13 @@ def busy(n: int) -> Generator[None]:
 def waiting(way: str) -> Generator[None]:
     n_threads = torch.get_num_threads()
     with ExitStack() as stack:
-        if way == "sleep" and (library := cpu_threads._libgomp()) is not None:
-            stack.callback(cpu_threads._ExtraTeam(library).close)
+        if way == "sleep" and (library := device._libgomp()) is not None:
+            stack.callback(device._ExtraTeam(library).close)
         if way == "one thread":
             torch.set_num_threads(1)
             stack.callback(torch.set_num_threads, n_threads)
         if way == "adaptive":
-            stack.enter_context(cpu_threads.shared_cores(torch.device("cpu")))
+            stack.enter_context(device.shared_cores(torch.device("cpu")))
         yield
 
 

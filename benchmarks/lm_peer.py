@@ -59,7 +59,7 @@ class TorchLM(nn.Module):
         self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.num_layers))
         self.ln_final = nn.RMSNorm(config.d_model, eps=config.norm_eps)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        frequencies = config.rope_theta ** (-torch.arange(0, config.d_head, 2) / config.d_head)
+        frequencies = config.rope.theta ** (-torch.arange(0, config.d_head, 2) / config.d_head)
         angles = torch.outer(torch.arange(config.context_length), frequencies).repeat(1, 2)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)

@@ -18,8 +18,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def command_reference() -> str:
     """Return the help of every command in Markdown, one section per command group and command."""
-    from bytemill.cli.app import app
-    from bytemill.cli.options import SHOWS_ALL
+    from bytemill.cli.app import SHOWS_ALL, app
 
     SHOWS_ALL.set(True)
     return "\n".join(

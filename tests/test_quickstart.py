@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import quickstart
-from bytemill.cli.quickstart_summary import write_quickstart
+from bytemill.cli.quickstart import write_quickstart
 from bytemill.errors import CorpusError, OutputError, ShardError, TokenizerError
 from bytemill.quickstart import END_OF_TEXT, TRAINING_STEP, file_documents, python_documents, split
 from bytemill.quickstart import run as run_all

@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.lm.planning.device_rates import DEVICES
+from bytemill.lm.planning import DEVICES
 from bytemill.system.units import format_bytes, format_seconds
 from stages import SCALES, Stage, stages
 

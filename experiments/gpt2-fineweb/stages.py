@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill.lm.planning import training_days
-from bytemill.lm.planning.device_rates import DEVICES
-from bytemill.lm.planning.formulas import n_parameters
-from bytemill.lm.training.config import resolve
-from bytemill.lm.training.config_sources import file_layer
+from bytemill.lm.planning import DEVICES, n_parameters, training_days
+from bytemill.lm.training.config import file_layer, resolve
 from bytemill.system.units import format_count
 
 if TYPE_CHECKING:

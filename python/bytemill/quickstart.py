@@ -118,20 +118,20 @@ class QuickstartResult:
         ]
         if self.model is not None:
             generate = f"bytemill lm generate {shlex.quote(self.model.folder)}"
-            show = f'{generate} "The" --max-tokens 8 --show-probabilities'
-            commands.insert(0, ("show token probabilities", show))
-            commands.insert(0, ("generate text", f'{generate} "The function returns" --temperature 0.8'))
+            commands[:0] = [
+                ("generate text", f'{generate} "The function returns" --temperature 0.8'),
+                ("show token probabilities", f'{generate} "The" --max-tokens 8 --show-probabilities'),
+            ]
         return commands
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON types."""
         counts = ("n_documents", "n_bytes", "n_tokens")
+        shards = {part: {name: getattr(own, name) for name in counts} for part, own in self.shards.items()}
         return {
             "folder": str(self.folder),
             "corpus": self.corpus,
-            "shards": {
-                part: {name: getattr(own, name) for name in counts} for part, own in self.shards.items()
-            },
+            "shards": shards,
             "n_vocab": self.tokenizer.n_vocab,
             "fingerprint": self.tokenizer.fingerprint,
             "comparison": self.comparison.to_dict(),
@@ -199,8 +199,12 @@ def run(
                 raise ShardError(f"{part} does not decode to the bytes of {text}")
     with step("comparing"):
         comparison = _compare_sizes(tokenizer, output / "validation.txt")
-    model, model_note = None, _why_no_model(model_steps)
-    if model_note is None:
+    model, model_note = None, None
+    if model_steps < 1:
+        model_note = "disabled by --model-steps 0"
+    elif find_spec("torch") is None:
+        model_note = f"torch is not installed: {install_hint('lm')}, then run quickstart again"
+    else:
         with step("training a language model"):
             model = _train_model(tokenizer, output, validation, model_steps, on_model)
     described = ", ".join(corpus) if corpus else "the documentation and docstrings of this Python"
@@ -263,9 +267,8 @@ def file_documents(inputs: Sequence[str]) -> list[str]:
     if len(documents) < _MIN_DOCUMENTS:
         of_lines = [document.splitlines(keepends=True) for document in documents]
         n = max(1, sum(map(len, of_lines)) // (2 * _MIN_DOCUMENTS))
-        documents = [
-            "".join(lines[start : start + n]) for lines in of_lines for start in range(0, len(lines), n)
-        ]
+        starts = ((lines, start) for lines in of_lines for start in range(0, len(lines), n))
+        documents = ["".join(lines[start : start + n]) for lines, start in starts]
     return documents
 
 
@@ -293,11 +296,10 @@ def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
             "the corpus has fewer than two lines, which leaves nothing for validation",
             hint="pass more text: --corpus FILE...",
         )
-    digests = [hashlib.sha256(document.encode()).digest() for document in documents]
-    order = sorted(range(len(documents)), key=digests.__getitem__)
-    chosen = set(order[: max(1, len(documents) // 10)])
-    training = [document for number, document in enumerate(documents) if number not in chosen]
-    return training, [documents[number] for number in sorted(chosen)]
+    order = sorted(range(len(documents)), key=lambda i: hashlib.sha256(documents[i].encode()).digest())
+    n_validation = max(1, len(documents) // 10)
+    training, validation = sorted(order[n_validation:]), sorted(order[:n_validation])
+    return [documents[i] for i in training], [documents[i] for i in validation]
 
 
 def _prepare(folder: Path) -> None:
@@ -330,14 +332,6 @@ def _compare_sizes(tokenizer: Tokenizer, text: Path) -> Comparison:
 # 3. A language model of a few million parameters.
 
 
-def _why_no_model(model_steps: int) -> str | None:
-    if model_steps < 1:
-        return "disabled by --model-steps 0"
-    if find_spec("torch") is None:
-        return f"torch is not installed: {install_hint('lm')}, then run quickstart again"
-    return None
-
-
 def _train_model(
     tokenizer: Tokenizer,
     output: Path,
@@ -350,9 +344,9 @@ def _train_model(
     from bytemill.lm.device import pick_device
     from bytemill.lm.evaluate import evaluate_text
     from bytemill.lm.generation.decoding import generate
-    from bytemill.lm.loading import load_trained
     from bytemill.lm.loss import token_byte_counts
     from bytemill.lm.training.config import resolve
+    from bytemill.lm.training.saved_model import load_trained
     from bytemill.lm.training.trainer import train as train_model
 
     train_ids, ids = (TokenShards(output / name)[:] for name in ("train", "validation"))
@@ -457,7 +451,5 @@ def _loss(model: ModelResult) -> Figure:
         y_axis="nats per token",
         levels=[("unigram", unigram)],
     )
-    return Figure(
-        chart,
-        "Loss during training: lower is better. The dashed line knows only how often each token occurs.",
-    )
+    caption = "Loss during training: lower is better. The dashed line knows only how often each token occurs."
+    return Figure(chart, caption)

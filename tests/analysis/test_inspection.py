@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 import bytemill
 from bytemill.analysis.inspection import inspect, merge_history, visible, visible_parts
-from bytemill.cli.inspection_text import explanation_lines, running_text, totals, with_ids
+from bytemill.cli.tokenizer_views import explanation_lines, running_text, totals, with_ids
 from bytemill.errors import CorpusError
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -10,7 +10,7 @@ import bytemill
 from bytemill import Pattern
 from bytemill.analysis.summary import describe, size_buckets, token_infos, training_to_dict
 from bytemill.errors import OutputError, TokenizerError
-from bytemill.system.output_file import check_output_file
+from bytemill.system.atomic_files import check_output_file
 from bytemill.tokenizer.conversion import check_can_be_saved
 
 

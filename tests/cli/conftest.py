@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -48,12 +49,14 @@ def tokenizer_file(work: Path) -> str:
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """Runs a command in this process; `stdin` is what it finds there."""
+    """Runs a command in this process, given as words or as a line; `stdin` is what it finds there."""
     for name in ("NO_COLOR", "FORCE_COLOR", "BYTEMILL_DEBUG", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "argv", ["bytemill"])
 
     def call(*arguments: str, stdin: str | bytes = b"") -> Outcome:
+        if len(arguments) == 1:
+            arguments = tuple(shlex.split(arguments[0]))
         data = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         capfd.readouterr()

@@ -345,7 +345,7 @@ def test_an_interrupted_encoding_without_a_checkpoint_says_so(
 
 
 def test_the_hint_says_resume_only_with_a_checkpoint(tmp_path: Path) -> None:
-    from bytemill.cli.interruption import resume_hint
+    from bytemill.cli.failures import resume_hint
 
     assert "start over" in resume_hint(tmp_path)
     (tmp_path / "progress.json").write_text("{}")

@@ -290,7 +290,7 @@ def test_generate_prints_the_same_text_for_the_same_seed(trained: str, run: Run)
 def test_prompts_and_texts_follow_the_token_that_began_training_documents(tokenizer_file: str, run: Run):
     import bytemill
     from bytemill.lm.generation.decoding import generate
-    from bytemill.lm.loading import load_trained
+    from bytemill.lm.training.saved_model import load_trained
 
     vocab = {i: bytes([i]) for i in range(256)}
     bytemill.Tokenizer(vocab, [], ["<s>"]).save("tokenizer.json")
@@ -413,6 +413,9 @@ def test_plan_prints_tables_or_json(run: Run):
     assert outcome.status == 0, outcome.err
     for expected in ("1,557,611,200 parameters", "optimizer (adamw)", "the largest batch is", "days"):
         assert expected in outcome.out
+    tables = ["--model.rope.theta", "500", "--model.attention.no-qkv-bias", "--model.attention.qk-norm"]
+    config = json.loads(run("lm", "plan", "tiny", *tables, "--json").out)["config"]
+    assert (config["rope"]["theta"], config["attention"]["qk_norm"]) == (500, True)
     result = json.loads(run("lm", "plan", "tiny", "--model.num-layers", "8", "--json").out)
     assert result["config"]["num_layers"] == 8
     plain, full = (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import bytemill
-from bytemill.system import browser
+from bytemill.cli import output
 
 Run = Callable[..., Any]
 
@@ -29,7 +29,7 @@ def test_the_summary_names_results_and_next_steps(corpus: str, run: Run):
         "quickstart", "out", "--model-steps", "0", "--corpus", corpus, "--vocab-size", "400", "--no-open"
     )
     assert outcome.status == 0, outcome.err
-    assert outcome.out.startswith("out: text to tokens in ")
+    assert outcome.out.startswith("out: finished in ")
     for expected in ("round trip", "400 tokens", "out/report.html", "out/tokenizer.json"):
         assert expected in outcome.out
     assert "collecting text\n" in outcome.err
@@ -72,7 +72,7 @@ def test_several_files_and_globs_are_one_corpus(corpus: str, run: Run):
 
 
 def test_errors_are_errors(corpus: str, run: Run):
-    missing = run("quickstart", "out", "--corpus", "nothing.txt")
+    missing = run("quickstart out --corpus nothing.txt")
     assert missing.status == 1
     assert "error: no such file: nothing.txt\n" in missing.err
     Path("mine").mkdir()
@@ -91,8 +91,8 @@ def test_a_browser_is_opened_only_where_there_is_a_screen(monkeypatch: pytest.Mo
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     page = tmp_path / "a page.html"
-    assert not browser.open_page(page.as_uri())
+    assert not output.open_page(page.as_uri())
     assert opened == []
     monkeypatch.setenv("DISPLAY", ":0")
-    assert browser.open_page(page.as_uri())
+    assert output.open_page(page.as_uri())
     assert opened == [page.as_uri()]

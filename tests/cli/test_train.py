@@ -14,8 +14,7 @@ import pytest
 import tokenizers
 
 import bytemill
-from bytemill.cli.interruption import training_resume_hint
-from bytemill.cli.training_inputs import checkpoint_folder
+from bytemill.cli.tokenizer_options import checkpoint_folder, training_resume_hint
 
 Run = Callable[..., Any]
 
@@ -347,7 +346,7 @@ def test_too_little_memory_is_one_line_that_says_what_to_lower(work: Path):
     Path("words.txt").write_text(" ".join(f"{rng.getrandbits(60):x}" for _ in range(1_000_000)))
     program = """
 import resource, sys
-import numpy, cyclopts, bytemill.cli.app, bytemill.training.pipeline, bytemill.cli.profile, bytemill.cli.progress
+import numpy, cyclopts, bytemill.cli.app, bytemill.training.pipeline, bytemill.cli.profile, bytemill.cli.output
 from bytemill.cli import main
 with open("/proc/self/statm") as file:
     n_bytes = int(file.read().split()[0]) * resource.getpagesize()

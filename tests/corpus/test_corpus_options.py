@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from cyclopts import App, CycloptsError
 
-from bytemill.cli import corpus_options
-from bytemill.cli.corpus_options import CorpusOptions, corpus_notes
+from bytemill.cli.options import CorpusOptions
+from bytemill.cli.summaries import corpus_notes
 from bytemill.corpus import CorpusCounts, parse_bytes
 from bytemill.corpus.formats import FORMATS
 from bytemill.errors import CorpusError
@@ -80,7 +80,7 @@ def test_an_unknown_format_is_an_error_that_lists_the_known_ones(tmp_path: Path)
         parsed("--format", "xlsx").corpus([str(tmp_path / "a.txt")])
     for name in FORMATS:
         assert name in str(caught.value.hint)
-        assert re.search(rf"\b{name}\b", inspect.getsource(corpus_options))
+        assert re.search(rf"\b{name}\b", inspect.getsource(CorpusOptions))
 
 
 @pytest.mark.parametrize("text", ["", "GB", "2 XB", "-1", "1e3", "1.5.2", "0x10", "2GB!"])

@@ -15,7 +15,7 @@ from bytemill.datasets import DownloadProgress
 from bytemill.datasets.catalogue import DATASETS
 from bytemill.datasets.fetch import download_url
 from bytemill.errors import CorpusError, DownloadError, OutputError
-from bytemill.lm.evaluate.hellaswag import read_items
+from bytemill.lm.hellaswag import read_items
 
 from .conftest import point_hub_at
 from .file_server import CONTENT, REVISION, FileServer

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bytemill.lm.planning import flops_per_token, training_days, training_memory
-from bytemill.lm.planning.formulas import n_parameters
+from bytemill.lm.planning import flops_per_token, n_parameters, training_days, training_memory
 from bytemill.lm.presets import PRESETS
-from bytemill.lm.training.batch_reader import divide_batch
-from bytemill.lm.training.config import Resolved, TrainConfig, resolve
-from bytemill.lm.training.config_sources import file_layer
+from bytemill.lm.training.config import Resolved, TrainConfig, file_layer, resolve
+from bytemill.lm.training.data import divide_batch
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 RECIPES = {path.stem: path for path in sorted((EXPERIMENTS / "recipes").glob("*.toml"))}

@@ -10,13 +10,13 @@ from torch.profiler import ProfilerActivity, profile
 
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.model import ModelConfig, TransformerLM
-from bytemill.lm.planning.formulas import training_memory
+from bytemill.lm.planning import training_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bytemill.lm.kernels.names import KernelName
-    from bytemill.lm.planning.formulas import CheckpointingName
+    from bytemill.lm.model_config import KernelName
+    from bytemill.lm.planning import CheckpointingName
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,
@@ -36,9 +36,9 @@ LARGER: dict[str, Any] = {
 }
 SHAPES: list[dict[str, Any]] = [
     {},
-    {"num_kv_heads": 2, "sliding_window": 5, "qk_norm": True, "bias": True},
+    {"bias": True, "attention": {"num_kv_heads": 2, "sliding_window": 5, "qk_norm": True}},
     {"norm": "layer", "feed_forward": "gelu", "position": "learned", "bias": True},
-    {"norm_position": "post", "feed_forward": "relu2", "head_dim": 8},
+    {"norm_position": "post", "feed_forward": "relu2", "attention": {"head_dim": 8}},
 ]
 
 

@@ -9,17 +9,16 @@ import pytest
 import torch
 
 import bytemill
-from bytemill.lm.evaluate import evaluate_hellaswag, read_items, score_text_file
-from bytemill.lm.evaluate.text import evaluate_text
+from bytemill.lm.evaluate import evaluate_hellaswag, evaluate_text, read_items, score_text_file
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import GenerationOptions, generate_text, prompt_ids
 from bytemill.lm.inspection import surprisal
 from bytemill.lm.interchange.export_model import export_model
 from bytemill.lm.interchange.import_model import import_model
-from bytemill.lm.loading import TrainedModel, load_trained
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.saved_model import TrainedModel, load_trained
 from bytemill.lm.training.trainer import train
 
 from .conftest import TINY, sentences

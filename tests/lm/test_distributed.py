@@ -11,17 +11,14 @@ from safetensors.torch import load_file
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.batches import ShardBatches
-from bytemill.lm.processes import Processes
-from bytemill.lm.training.batch_reader import check_division, divide_batch, pass_sizes
+from bytemill.lm.processes import Processes, gradients_exchanged, shard_model
 from bytemill.lm.training.config import Resolved, TrainingConfig
-from bytemill.lm.training.distributed import gradients_exchanged, shard_model
-from bytemill.lm.training.log_records import MEASURED
-from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.data import check_division, divide_batch, pass_sizes
+from bytemill.lm.training.metrics_log import MEASURED, read_metrics
 from bytemill.lm.training.preparation import prepare
 from bytemill.lm.training.run_checkpoint import AVERAGE, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
-from bytemill.lm.training.step import loss_function
-from bytemill.lm.training.trainer import train
+from bytemill.lm.training.trainer import loss_function, train
 
 from .conftest import Corpus, RankServer
 

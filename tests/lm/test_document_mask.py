@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.batches import JoinedShards, spread_starts
+from bytemill.lm.batches import DocumentMask, JoinedShards, spread_starts
 from bytemill.lm.evaluate import evaluate_windows, score_shards
 from bytemill.lm.kernels.attention import causal_attention, flex_attention, windowed_attention
-from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import ModelConfig, TransformerLM, causal_mask, scaled_dot_product_attention
-from bytemill.lm.packing import DocumentMask
 from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.saved_model import load_trained
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from bytemill.lm.kernels.names import KernelName
+    from bytemill.lm.model_config import KernelName
     from bytemill.lm.training.config import Resolved
     from tests.lm.conftest import Corpus
 
@@ -41,7 +40,7 @@ SMALL: dict[str, Any] = {
 }
 SHAPES: list[dict[str, Any]] = [
     {},
-    {"num_kv_heads": 2, "sliding_window": 7},
+    {"attention": {"num_kv_heads": 2, "sliding_window": 7}},
     {"position": "learned", "norm": "layer", "feed_forward": "gelu", "norm_position": "post"},
 ]
 

@@ -23,8 +23,8 @@ from bytemill.lm.evaluate import (
     evaluate_windows,
     read_items,
 )
-from bytemill.lm.evaluate.hellaswag import _batches  # pyright: ignore[reportPrivateUsage]
 from bytemill.lm.generation.decoding import generate
+from bytemill.lm.hellaswag import _batches  # pyright: ignore[reportPrivateUsage]
 from bytemill.lm.inspection import surprisal, trace
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
@@ -334,7 +334,7 @@ def test_scores_equal_those_of_a_harness_that_asks_transformers(
     """Score 12 items as lm-evaluation-harness defines them, with the logits of transformers."""
 
     from bytemill.lm.interchange.import_model import import_model
-    from bytemill.lm.loading import load_trained
+    from bytemill.lm.training.saved_model import load_trained
 
     torch.manual_seed(1)
     theirs = transformers.GPT2LMHeadModel(

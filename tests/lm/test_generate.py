@@ -14,8 +14,13 @@ from scipy.stats import chisquare
 
 import bytemill
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.decoding import generate, next_tokens
-from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.generation.decoding import (
+    SamplingParameters,
+    draw,
+    generate,
+    next_log_probabilities,
+    next_tokens,
+)
 from bytemill.lm.generation.text_generation import (
     GenerationOptions,
     StopStrings,
@@ -25,6 +30,7 @@ from bytemill.lm.generation.text_generation import (
     token_probabilities,
 )
 from bytemill.lm.model import KVCache, ModelConfig, TransformerLM
+from bytemill.lm.model_config import AttentionConfig
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
 logit_rows = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=12)
@@ -165,7 +171,7 @@ def test_impossible_parameters_are_refused(name: str, value: Any):
 SHAPES: dict[str, dict[str, Any]] = {
     "rotary": {},
     "learned": {"position": "learned", "norm": "layer", "feed_forward": "gelu"},
-    "grouped": {"num_kv_heads": 1, "sliding_window": 5},
+    "grouped": {"attention": {"num_kv_heads": 1, "sliding_window": 5}},
 }
 
 
@@ -188,7 +194,13 @@ def test_the_cache_does_not_change_the_ids_even_beyond_the_context(shape: str, t
 
 def test_with_a_sliding_window_the_cache_holds_the_window_alone():
     config = ModelConfig(
-        vocab_size=50, context_length=64, d_model=16, num_layers=2, num_heads=2, d_ff=32, sliding_window=5
+        vocab_size=50,
+        context_length=64,
+        d_model=16,
+        num_layers=2,
+        num_heads=2,
+        d_ff=32,
+        attention=AttentionConfig(sliding_window=5),
     )
     model, ids = TransformerLM(config, seed=1).eval(), torch.randint(50, (1, 40))
     cache = KVCache(config, 1)

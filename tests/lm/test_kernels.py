@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels import choice
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
-from bytemill.lm.kernels.linear import linear, linear_losses
+from bytemill.lm.kernels.layers import linear, linear_losses
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW
 

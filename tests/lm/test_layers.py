@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from bytemill.lm.kernels.choice import choose_kernels
-from bytemill.lm.kernels.elementwise import gated_silu, gelu_erf, gelu_tanh, normalized, squared_relu
+from bytemill.lm.kernels.layers import gated_silu, gelu_erf, gelu_tanh, normalized, squared_relu
 from bytemill.lm.model import (
     ACTIVATIONS,
     Dropout,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from bytemill.lm.kernels.names import KernelName
+    from bytemill.lm.model_config import KernelName
 
 
 # Tolerances against torch. float32 has 24 bits, and sums of a few hundred terms lose some of them. bfloat16 has 8:

@@ -15,8 +15,8 @@ from torch.nn import functional
 from bytemill import Tokenizer
 from bytemill.formats.spec import TokenFlags
 from bytemill.lm import loss
-from bytemill.lm.kernels import linear
-from bytemill.lm.kernels.linear import linear_cross_entropy, linear_losses
+from bytemill.lm.kernels import layers
+from bytemill.lm.kernels.layers import linear_cross_entropy, linear_losses
 from bytemill.lm.loss import (
     bits_per_byte,
     cross_entropy,
@@ -106,7 +106,7 @@ def test_the_z_loss_adds_the_squared_logarithm_of_the_normalizer() -> None:
 def test_linear_losses_with_a_z_loss_equal_their_two_parts(
     block: int, soft_cap: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "_BLOCK_CPU", block)
+    monkeypatch.setattr(layers, "_LOGITS_CPU", block)
     torch.manual_seed(1)
     x, weight = torch.randn(6, 4, requires_grad=True), torch.randn(9, 4, requires_grad=True)
     targets = torch.randint(9, (6,))
@@ -129,7 +129,7 @@ def test_linear_cross_entropy_equals_its_two_parts(
     x, weight = torch.randn(*shape, d, requires_grad=True), torch.randn(n_vocab, d, requires_grad=True)
     targets = torch.randint(n_vocab, shape)
     with pytest.MonkeyPatch.context() as patch, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        patch.setattr(linear, "_BLOCK_CPU", block)
+        patch.setattr(layers, "_LOGITS_CPU", block)
         ours = linear_cross_entropy(x, weight, targets)
         theirs = cross_entropy(x @ weight.T, targets)
     assert_close(ours, theirs)

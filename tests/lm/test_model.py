@@ -22,7 +22,7 @@ from bytemill.lm.model import TransformerBlock
 from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
-    from bytemill.lm.kernels.names import KernelName
+    from bytemill.lm.model_config import KernelName
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,
@@ -38,10 +38,14 @@ options = st.fixed_dictionaries(
         "position": st.sampled_from(["rotary", "learned", "sinusoidal", "none"]),
         "feed_forward": st.sampled_from(["swiglu", "gelu", "relu"]),
         "norm_position": st.sampled_from(["pre", "post"]),
-        "num_kv_heads": st.sampled_from([None, 1, 2]),
-        "sliding_window": st.none() | st.integers(1, 20),
         "tied_embeddings": st.booleans(),
         "bias": st.booleans(),
+        "attention": st.fixed_dictionaries(
+            {
+                "num_kv_heads": st.sampled_from([None, 1, 2]),
+                "sliding_window": st.none() | st.integers(1, 20),
+            }
+        ),
     }
 )
 kernel_names = st.sampled_from(["auto", "torch", "scratch"])
@@ -187,13 +191,10 @@ def test_mixed_precision_and_bfloat16_stay_near_float32() -> None:
     [
         {},
         {
-            "head_dim": 8,
-            "num_kv_heads": 2,
-            "qk_norm": True,
-            "qkv_bias": True,
-            "rotary_fraction": 0.5,
             "feed_forward": "relu2",
             "logit_soft_cap": 2.0,
+            "attention": {"head_dim": 8, "num_kv_heads": 2, "qk_norm": True, "qkv_bias": True},
+            "rope": {"fraction": 0.5},
         },
     ],
     ids=["default", "options"],
@@ -226,7 +227,9 @@ def test_blocks_are_compiled_once_and_give_the_same_values_and_gradients(options
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_gpu_gives_the_results_of_the_cpu(dtype: torch.dtype) -> None:
-    config = ModelConfig(**{**SMALL, "context_length": 600, "d_model": 64}, sliding_window=550)
+    config = ModelConfig(
+        **{**SMALL, "context_length": 600, "d_model": 64, "attention": {"sliding_window": 550}}
+    )
     model, ids = TransformerLM(config, seed=1), torch.randint(50, (3, 601))
     loss = model.loss(ids[:, :-1], ids[:, 1:])
     expected = torch.autograd.grad(loss, tuple(model.parameters()))
@@ -268,7 +271,7 @@ def test_presets() -> None:
 
 
 def test_a_configuration_survives_a_dictionary() -> None:
-    config = preset("gpt2-xl", num_kv_heads=5)
+    config = preset("gpt2-xl", attention={"num_kv_heads": 5})
     assert ModelConfig(**config.to_dict()) == config
     with pytest.raises(ModelConfigError, match="vocab_size must be set"):
         ModelConfig(**{name: SMALL[name] for name in SMALL if name != "vocab_size"})
@@ -278,21 +281,30 @@ def test_a_configuration_survives_a_dictionary() -> None:
     ("wrong", "message", "hint"),
     [
         ({"num_heads": 5}, "d_model 24 is not divisible by num_heads 5", "4 or 6"),
-        ({"num_kv_heads": 3}, "num_heads 4 is not divisible by num_kv_heads 3", "2 or 4"),
+        (
+            {"attention": {"num_kv_heads": 3}},
+            "num_heads 4 is not divisible by attention.num_kv_heads 3",
+            "2 or 4",
+        ),
         ({"num_heads": 8}, "d_model / num_heads is 3", "even"),
         ({"position": "sinusoidal", "d_model": 25, "num_heads": 5}, "d_model is 25", "even"),
-        ({"head_dim": 7}, "head_dim is 7", "make head_dim even"),
-        ({"rotary_fraction": 0.5, "head_dim": 6}, "of a head of width 6 is 3", "another rotary_fraction"),
-        ({"rope_factor": 8.0}, "rope_factor is 8.0, but rope_scaling is not set", "linear or llama3"),
-        ({"rope_scaling": "llama3", "rope_high_freq_factor": 1.0}, "1.0 is not above", "4 and 1"),
-        ({"rope_scaling": "yarn"}, "rope_scaling is 'yarn'", "linear, llama3"),
+        ({"attention": {"head_dim": 7}}, "attention.head_dim is 7", "make attention.head_dim even"),
+        (
+            {"attention": {"head_dim": 6}, "rope": {"fraction": 0.5}},
+            "of a head of width 6 is 3",
+            "another rope.fraction",
+        ),
+        ({"rope": {"factor": 8.0}}, "rope.factor is 8.0, but rope.scaling is not set", "linear or llama3"),
+        ({"rope": {"scaling": "llama3", "high_freq_factor": 1.0}}, "1.0 is not above", "4 and 1"),
+        ({"rope": {"scaling": "yarn"}}, "rope.scaling is 'yarn'", "linear, llama3"),
         ({"logit_soft_cap": 0}, "logit_soft_cap is 0", "above 0"),
         ({"norm": "batch"}, "norm is 'batch'", "rms, layer"),
         ({"d_ff": 0}, "d_ff is 0", "at least 1"),
         ({"num_layers": 2.0}, r"num_layers is 2\.0", "whole number"),
-        ({"sliding_window": 0}, "sliding_window is 0", "at least 1"),
+        ({"attention": {"sliding_window": 0}}, "attention.sliding_window is 0", "at least 1"),
         ({"dropout": 1.0}, r"dropout is 1\.0", "below 1"),
-        ({"rope_theta": 0.0}, r"rope_theta is 0\.0", "above 0"),
+        ({"rope": {"thet": 1.0}}, r"unknown setting rope\.thet", "theta"),
+        ({"rope": {"theta": 0.0}}, r"rope\.theta is 0\.0", "above 0"),
         ({"norm_eps": float("nan")}, "norm_eps is nan", "finite"),
     ],
 )
@@ -315,7 +327,7 @@ ALLOWED = {
     "Sequential",
     "Optimizer",
 }
-FUSED = {("distributed.py", "torch.nn.parallel.DistributedDataParallel")}
+FUSED = {("processes.py", "torch.nn.parallel.DistributedDataParallel")}
 FORBIDDEN_FUNCTIONS = {
     "softmax",
     "log_softmax",

@@ -10,7 +10,7 @@ import torch
 
 from bytemill.errors import CheckpointError, OutputError
 from bytemill.lm import TransformerLM
-from bytemill.lm.model_folder import (
+from bytemill.lm.training.saved_model import (
     check_output,
     is_model_folder,
     read_model_folder,
@@ -46,7 +46,7 @@ def test_a_folder_whose_writing_failed_is_no_model(
     def fail(*_: object, **__: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bytemill.lm.model_folder.write_tensors", fail)
+    monkeypatch.setattr("bytemill.lm.training.saved_model.write_tensors", fail)
     with pytest.raises(OutputError):
         write_model_folder(tmp_path, model.config, weights, None, source="a test")
     assert not is_model_folder(tmp_path)

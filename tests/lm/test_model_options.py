@@ -99,19 +99,17 @@ def assert_equal_logits(model: TransformerLM, other: Any) -> None:
                 "head_dim": 10,
             },
             {
-                "rope_scaling": "llama3",
-                "rope_factor": 8.0,
-                "rope_original_context": 16,
-                "head_dim": 10,
+                "rope": {"scaling": "llama3", "factor": 8.0, "original_context": 16},
+                "attention": {"head_dim": 10},
             },
         ),
         (
             "Llama",
             {"rope_parameters": {"rope_type": "linear", "rope_theta": 500.0, "factor": 3.0}},
-            {"rope_scaling": "linear", "rope_factor": 3.0, "rope_theta": 500.0},
+            {"rope": {"scaling": "linear", "factor": 3.0, "theta": 500.0}},
         ),
-        ("Qwen2", {}, {"qkv_bias": True}),
-        ("Qwen3", {"head_dim": 8}, {"qk_norm": True, "head_dim": 8}),
+        ("Qwen2", {}, {"attention": {"qkv_bias": True}}),
+        ("Qwen3", {"head_dim": 8}, {"attention": {"qk_norm": True, "head_dim": 8}}),
     ],
     ids=["llama3 frequencies", "linear frequencies", "q, k, v biases", "qk-norm and head width"],
 )
@@ -120,7 +118,7 @@ def test_logits_are_those_of_transformers(
 ) -> None:
     config = getattr(transformers, f"{family}Config")(**LLAMA | theirs)
     other = randomized(getattr(transformers, f"{family}ForCausalLM")(config))
-    model = TransformerLM(ModelConfig(**SMALL, num_kv_heads=2, **ours)).eval()
+    model = TransformerLM(ModelConfig(**SMALL, **ours).replace(attention={"num_kv_heads": 2})).eval()
     model.load_state_dict(llama_weights(other.state_dict(), model.config.d_head))
     assert_equal_logits(model, other)
 
@@ -138,7 +136,7 @@ def test_partial_rotation_and_exact_gelu_are_those_of_gpt_neox(transformers: Any
         rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
     )
     other = randomized(transformers.GPTNeoXForCausalLM(config))
-    options = {"norm": "layer", "feed_forward": "gelu_exact", "bias": True, "rotary_fraction": 0.5}
+    options = {"norm": "layer", "feed_forward": "gelu_exact", "bias": True, "rope": {"fraction": 0.5}}
     model = TransformerLM(ModelConfig(**SMALL | {"d_model": 32}, **options)).eval()
     names = {"gpt_neox.layers": "layers", "input_layernorm": "ln1", "post_attention_layernorm": "ln2"}
     names |= {"attention.dense.": "attn.output_proj.", "mlp.dense_h_to_4h": "ffn.w1"}
@@ -209,7 +207,7 @@ def test_biases_are_where_the_settings_say() -> None:
     qkv = {"attn.q_proj.bias", "attn.k_proj.bias", "attn.v_proj.bias"}
     assert biased() == norms
     assert biased(norm_bias=False) == set()
-    assert biased(norm_bias=False, qkv_bias=True) == qkv
+    assert biased(norm_bias=False, attention={"qkv_bias": True}) == qkv
     rest = {"attn.output_proj.bias", "ffn.w1.bias", "ffn.w2.bias", "ffn.w3.bias"}
     assert biased(bias=True) == norms | qkv | rest
 

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.errors import RunConfigError
-from bytemill.lm.batches import inputs_and_targets
-from bytemill.lm.packing import PADDING, DocumentMask, PackedBatches, best_fit, cut_documents
+from bytemill.lm.batches import (
+    PADDING,
+    DocumentMask,
+    PackedBatches,
+    best_fit,
+    cut_documents,
+    inputs_and_targets,
+)
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
 

@@ -7,23 +7,34 @@ from typing import Any, Literal, get_args
 import pytest
 import torch
 
-from bytemill.errors import ModelConfigError
+from bytemill.errors import ModelConfigError, RunConfigError
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
-from bytemill.lm.generation.token_decoder import CoreDecoder
+from bytemill.lm.generation.decoding import CoreDecoder
+from bytemill.lm.inspection import trace
 from bytemill.lm.interchange.architectures import check_supported
-from bytemill.lm.model import MultiHeadSelfAttention
-from bytemill.lm.model_config import FEED_FORWARD_MATRICES, KNOWN_OPTIONS, FeedForwardKind
-from bytemill.lm.planning import plan
-from bytemill.lm.planning.formulas import (
-    OptimizerName,
+from bytemill.lm.model import FeedForward, MultiHeadSelfAttention
+from bytemill.lm.model_config import (
+    FEED_FORWARDS,
+    KNOWN_OPTIONS,
+    MIXERS,
+    NORMS,
+    FeedForwardKind,
+    Mixer,
+    MixerName,
+    Norm,
+    Part,
+)
+from bytemill.lm.optimizers import OPTIMIZERS, OptimizerName
+from bytemill.lm.planning import (
     block_matrices,
     forward_flops,
     n_parameters,
+    plan,
     training_memory,
 )
 from bytemill.lm.processes import Processes
 from bytemill.lm.training.config import OptimizerConfig, TrainConfig
-from bytemill.lm.training.optimization import make_optimizer, set_rates
+from bytemill.lm.training.run import make_optimizer, set_rates
 
 SMALL: dict[str, Any] = {
     "vocab_size": 50,
@@ -38,7 +49,7 @@ SMALL: dict[str, Any] = {
 class NewConfig(ModelConfig):
     """A configuration with an option that nobody was taught."""
 
-    mixer: Literal["attention", "convolution"] = "attention"
+    twist: Literal["none", "left"] = "none"
 
 
 @pytest.mark.parametrize(
@@ -54,16 +65,16 @@ class NewConfig(ModelConfig):
     ],
 )
 def test_a_new_option_is_refused_by_name_unless_it_has_its_default(use: Any):
-    assert set(ModelConfig.model_fields) >= KNOWN_OPTIONS
+    assert set(ModelConfig.fields_by_name()) >= KNOWN_OPTIONS
     use(NewConfig(**SMALL))
-    with pytest.raises(ModelConfigError, match="mixer 'convolution'"):
-        use(NewConfig(**SMALL, mixer="convolution"))
+    with pytest.raises(ModelConfigError, match="twist 'left'"):
+        use(NewConfig(**SMALL, twist="left"))
 
 
 def test_the_core_leaves_a_new_option_or_a_new_module_to_torch():
     model = TransformerLM(NewConfig(**SMALL)).eval()
     assert CoreDecoder.supports(model, KVCache(model.config, 1))
-    model.config = NewConfig(**SMALL, mixer="convolution")
+    model.config = NewConfig(**SMALL, twist="left")
     assert not CoreDecoder.supports(model, KVCache(model.config, 1))
 
     class Louder(MultiHeadSelfAttention):
@@ -75,12 +86,57 @@ def test_the_core_leaves_a_new_option_or_a_new_module_to_torch():
     assert not CoreDecoder.supports(model, KVCache(model.config, 1))
 
 
-def test_every_feed_forward_network_has_its_parameters_counted():
-    assert set(get_args(FeedForwardKind)) == set(FEED_FORWARD_MATRICES)
-    for kind in FEED_FORWARD_MATRICES:
+REGISTRIES: dict[str, tuple[Any, Any]] = {
+    "mixer": (MIXERS, MixerName),
+    "feed_forward": (FEED_FORWARDS, FeedForwardKind),
+    "norm": (NORMS, Norm),
+}
+
+
+@pytest.mark.parametrize("option", REGISTRIES)
+def test_every_part_is_known_everywhere_or_refused_by_name(option: str):
+    parts, names = REGISTRIES[option]
+    assert set(get_args(names)) == set(parts)
+    for name, part in parts.items():
         for bias in (False, True):
-            config = ModelConfig(**SMALL, feed_forward=kind, bias=bias)
-            assert n_parameters(config) == TransformerLM(config, device="meta").n_parameters()
+            config = ModelConfig(**SMALL, **{option: name}, bias=bias)
+            model = TransformerLM(config, device="meta")
+            assert any(type(module) is part.load() for module in model.modules())
+            assert n_parameters(config) == model.n_parameters()
+        assert training_memory(config).total(1) > 0
+        assert sum(forward_flops(config).values()) > 0
+        for gguf in (False, True):
+            refused = ""
+            try:
+                check_supported(config, gguf=gguf)
+            except ModelConfigError as error:
+                refused = str(error)
+            assert not refused or "lacks" in refused
+        model = TransformerLM(ModelConfig(**SMALL, **{option: name})).eval()
+        assert CoreDecoder.supports(model, KVCache(model.config, 1)) == part.in_core
+
+
+@pytest.mark.parametrize("option", REGISTRIES)
+def test_what_a_part_does_not_count_is_an_error_that_names_it(option: str, monkeypatch: pytest.MonkeyPatch):
+    parts, _ = REGISTRIES[option]
+    name = next(iter(parts))
+    config = ModelConfig(**SMALL)
+    model = TransformerLM(config).eval()
+    monkeypatch.setitem(parts, name, Mixer(parts[name].code) if option == "mixer" else Part(parts[name].code))
+    for count in (n_parameters, training_memory):
+        with pytest.raises(ModelConfigError, match=f"the parameters of {option} '{name}' are unknown"):
+            count(config)
+    if option != "norm":  # whose operations are not counted
+        with pytest.raises(ModelConfigError, match=f"the FLOPs of {option} '{name}' are unknown"):
+            forward_flops(config)
+    assert not CoreDecoder.supports(model, KVCache(config, 1))
+
+
+def test_the_weights_of_another_mixer_are_not_shown_as_attention():
+    model = TransformerLM(ModelConfig(**SMALL)).eval()
+    model.layers[0].attn = FeedForward(24, 40)
+    with pytest.raises(RunConfigError, match="has no attention weights"):
+        trace(model, [1, 2])
 
 
 def optimizers() -> tuple[str, ...]:
@@ -114,9 +170,9 @@ def test_the_planned_state_of_every_optimizer_is_the_one_that_it_keeps(name: Any
 
 
 def test_the_state_of_an_unknown_optimizer_is_not_guessed():
-    assert set(get_args(OptimizerName)) == set(optimizers())
-    unknown: Any = "soap"
-    with pytest.raises(ModelConfigError, match="the state of the optimizer 'soap' is unknown"):
+    assert set(get_args(OptimizerName)) == set(optimizers()) == set(OPTIMIZERS)
+    unknown: Any = "none"
+    with pytest.raises(ModelConfigError, match="the state of the optimizer 'none' is unknown"):
         training_memory(ModelConfig(**SMALL), optimizer=unknown)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bytemill.lm.kernels.names import KernelName
+    from bytemill.lm.model_config import KernelName
     from bytemill.lm.training.config import Resolved
 
 SIZES: dict[str, Any] = {
@@ -38,8 +38,12 @@ GPT2: dict[str, Any] = {
     "bias": True,
     "tied_embeddings": True,
 }
-LLAMA: dict[str, Any] = {"num_kv_heads": 2}
-NANOCHAT: dict[str, Any] = {"head_dim": 16, "qk_norm": True, "feed_forward": "relu2", "logit_soft_cap": 15.0}
+LLAMA: dict[str, Any] = {"attention": {"num_kv_heads": 2}}
+NANOCHAT: dict[str, Any] = {
+    "feed_forward": "relu2",
+    "logit_soft_cap": 15.0,
+    "attention": {"head_dim": 16, "qk_norm": True},
+}
 SHAPES = {"gpt2": GPT2, "llama": LLAMA, "nanochat": NANOCHAT}
 PRODUCTS = {
     "aten::mm",

@@ -10,9 +10,8 @@ import torch
 
 from bytemill._core import TokenDecoder
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
-from bytemill.lm.generation import token_decoder
-from bytemill.lm.generation.decoding import generate
-from bytemill.lm.generation.token_decoder import CoreDecoder
+from bytemill.lm.generation import decoding
+from bytemill.lm.generation.decoding import CoreDecoder, generate
 
 SHAPES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -25,12 +24,17 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "layer norm without bias": {"norm": "layer", "norm_bias": False, "feed_forward": "gelu_exact"},
     "post-norm": {"norm_position": "post", "position": "sinusoidal", "feed_forward": "relu"},
-    "grouped heads": {"num_kv_heads": 2, "qk_norm": True, "qkv_bias": True, "head_dim": 10},
-    "one kv head": {"num_kv_heads": 1, "feed_forward": "relu2", "position": "none"},
-    "scaled rotation": {"rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_context": 16},
-    "partial rotation": {"head_dim": 8, "rotary_fraction": 0.5, "logit_soft_cap": 3.0, "bias": True},
-    "window": {"sliding_window": 5},
-    "wide window": {"sliding_window": 24, "num_kv_heads": 2},
+    "grouped heads": {"attention": {"num_kv_heads": 2, "qk_norm": True, "qkv_bias": True, "head_dim": 10}},
+    "one kv head": {"feed_forward": "relu2", "position": "none", "attention": {"num_kv_heads": 1}},
+    "scaled rotation": {"rope": {"scaling": "llama3", "factor": 4.0, "original_context": 16}},
+    "partial rotation": {
+        "logit_soft_cap": 3.0,
+        "bias": True,
+        "attention": {"head_dim": 8},
+        "rope": {"fraction": 0.5},
+    },
+    "window": {"attention": {"sliding_window": 5}},
+    "wide window": {"attention": {"sliding_window": 24, "num_kv_heads": 2}},
 }
 
 
@@ -81,7 +85,7 @@ def test_one_thread_computes_the_same_bits_as_several(monkeypatch: pytest.Monkey
     ids = list(range(1, 20))
     results: list[list[torch.Tensor]] = []
     for is_shared in (False, True):
-        monkeypatch.setattr(token_decoder, "are_cores_shared", lambda is_shared=is_shared: is_shared)
+        monkeypatch.setattr(decoding, "are_cores_shared", lambda is_shared=is_shared: is_shared)
         decoder = CoreDecoder(model, KVCache(model.config, 1))
         results.append([decoder.logits_after(token) for token in ids])
     assert all(map(torch.equal, *results))
@@ -104,7 +108,7 @@ def test_only_one_sequence_in_float32_is_supported():
     assert not CoreDecoder.supports(model, KVCache(model.config, 2))
     assert not CoreDecoder.supports(model, KVCache(model.config, 1, n_padding=torch.tensor([1])))
     assert not CoreDecoder.supports(model.bfloat16(), KVCache(model.config, 1, dtype=torch.bfloat16))
-    only_itself = model_of({"sliding_window": 1})
+    only_itself = model_of({"attention": {"sliding_window": 1}})
     assert not CoreDecoder.supports(only_itself, KVCache(only_itself.config, 1))
 
 

@@ -26,11 +26,10 @@ from bytemill.errors import (
     ShardError,
     TrainingDivergedError,
 )
-from bytemill.lm.training import evaluation, preparation, trainer
+from bytemill.lm.training import preparation, trainer
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.data import data_folders
-from bytemill.lm.training.log_records import MEASURED
-from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.metrics_log import MEASURED, read_metrics
 from bytemill.lm.training.run_checkpoint import OPTIMIZER, TRAINER, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
@@ -102,7 +101,7 @@ def test_a_sample_never_ends_a_run(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(evaluation, "generate", fail)
+    monkeypatch.setattr(trainer, "generate", fail)
     folder = train(resolved, overwrite=True, on_record=TrainingView(quiet=False))
     assert "step 2: no sample: RuntimeError: no luck" in capsys.readouterr().err
     samples = read_metrics(folder.metrics, "sample")
@@ -385,7 +384,7 @@ def test_a_folder_locked_by_another_process_is_refused(settings: Settings, tmp_p
 HOLDER = """
 import sys
 from pathlib import Path
-from bytemill.system.file_lock import try_lock
+from bytemill.system.locks import try_lock
 lock = try_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from bytemill.lm.generation.context_window import window_start
-from bytemill.lm.generation.decoding import next_tokens
-from bytemill.lm.loading import TrainedModel, load_trained
+from bytemill.lm.generation.decoding import next_tokens, window_start
+from bytemill.lm.training.saved_model import TrainedModel, load_trained
 from tests.studio.conftest import id_of
 from tests.studio.test_models import events
 

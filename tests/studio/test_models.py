@@ -13,10 +13,9 @@ import torch
 
 import bytemill
 from bytemill.comparison.figures import FIGURES, Counted, Figure, Value
-from bytemill.lm.generation.decoding import next_tokens
-from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
+from bytemill.lm.generation.decoding import SamplingParameters, next_log_probabilities, next_tokens
 from bytemill.lm.inspection import surprisal, trace
-from bytemill.lm.loading import TrainedModel, load_trained
+from bytemill.lm.training.saved_model import TrainedModel, load_trained
 from bytemill.studio.models import LoadedModel
 from bytemill.studio.routes import models
 from tests.studio.conftest import id_of

@@ -15,7 +15,7 @@ import pytest
 
 from bytemill.errors import CheckpointError, TokenizerFileError
 from bytemill.lm.inspection import surprisal
-from bytemill.lm.loading import load_trained
+from bytemill.lm.training.saved_model import load_trained
 from bytemill.studio import models as studio_models
 from bytemill.studio.errors import ChangingError
 from bytemill.studio.library import Library
@@ -214,7 +214,7 @@ def test_a_checkpoint_that_is_removed_while_it_is_read_is_not_there(
             raise CheckpointError("model.safetensors: no such file")
         return load_trained(path, "cpu")
 
-    monkeypatch.setattr("bytemill.lm.loading.load_trained", load)
+    monkeypatch.setattr("bytemill.lm.training.saved_model.load_trained", load)
     answer = client.post(path, json={"text": "a", "checkpoint": 6})
     assert (answer.status_code, answer.json()["detail"]) == (404, "run has no checkpoint of step 6")
     assert client.post(path, json={"text": "a"}).json()["checkpoint"] == 4

@@ -52,7 +52,7 @@ def serve(address: str) -> None:
     """Run commands for ever."""
     import torch  # noqa: F401
 
-    import bytemill.lm.loading
+    import bytemill.lm.training.saved_model
     import bytemill.lm.training.trainer  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that have ended leave nothing behind

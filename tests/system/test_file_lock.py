@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bytemill.system.file_lock import try_lock
+from bytemill.system.locks import try_lock
 
 HOLDER = """
 import sys
 from pathlib import Path
-from bytemill.system.file_lock import try_lock
+from bytemill.system.locks import try_lock
 lock = try_lock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

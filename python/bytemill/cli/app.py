@@ -1,8 +1,14 @@
 """Commands and groups of commands."""
 
-from cyclopts import App
+from contextvars import ContextVar
+from typing import Any, cast
 
-from bytemill.cli.defaults import DEFAULTS
+from cyclopts import App, Parameter
+
+HELP_ALL = "--help-all"
+"""Flag of commands whose `--help` shows only the options that most people use."""
+SHOWS_ALL = ContextVar("SHOWS_ALL", default=False)
+"""Whether the help shows all options, because the arguments contain `HELP_ALL`."""
 
 
 def _version() -> str:
@@ -29,6 +35,13 @@ def _version() -> str:
     )
 
 
+def _shown_default(value: Any) -> str | None:
+    """Return how the help shows a default value; None leaves it out."""
+    if isinstance(value, tuple):
+        value = " ".join(map(str, cast("tuple[Any, ...]", value)))
+    return None if value is None or value is False or value == "" else str(value)
+
+
 app = App(
     name="bytemill",
     help="Train, use and compare byte-level BPE tokenizers and small language models.",
@@ -41,7 +54,7 @@ BYTEMILL_DEBUG=1 prints tracebacks; NO_COLOR=1 turns colours off.
 Exit code: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.""",
     help_format="plaintext",
     version=_version,
-    default_parameter=DEFAULTS,
+    default_parameter=Parameter(negative=(), show_default=_shown_default),
 )
 # Imported by name, so that each command loads only what it needs. The help stated here replaces that of the app.
 app.command(

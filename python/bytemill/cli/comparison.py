@@ -7,7 +7,7 @@ from cyclopts import CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.corpus_options import CorpusOptions
+from bytemill.cli.options import CorpusOptions
 
 if TYPE_CHECKING:
     from bytemill.comparison import Comparison
@@ -76,8 +76,8 @@ def compare(
     of long documents. The best value is marked where its difference to every other
     is shown. Bits per byte of n-gram models predict best how a model will do.
     """
-    from bytemill.cli.interruption import interruptible
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.failures import interruptible
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.comparison import compare as run
     from bytemill.comparison.run import check_output_name
     from bytemill.corpus import parse_bytes

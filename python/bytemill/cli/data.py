@@ -8,10 +8,10 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import data_convert, data_reencode, options, output
-from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.executor_options import ExecutorOptions
-from bytemill.cli.interruption import interruptible, resume_hint
+from bytemill.cli.failures import interruptible, resume_hint
+from bytemill.cli.options import CorpusOptions
 from bytemill.storage import shown
 from bytemill.system.units import format_bytes, format_rate, format_seconds, plural
 
@@ -97,8 +97,8 @@ def encode(
     the nodes of a cluster share the work.
     """
     from bytemill.cli.encode_by_units import encode_by_units
+    from bytemill.cli.output import ProgressDisplay, encoding_progress
     from bytemill.cli.profile import profiled
-    from bytemill.cli.progress import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes
     from bytemill.shards import EncodeProgress, encode_corpus
     from bytemill.tokenizer import open_tokenizer

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import interruptible
+from bytemill.cli.failures import interruptible
 
 BuiltInLayout: TypeAlias = Literal["npy", "bin", "llmc", "megatron", "datatrove"]
 LayoutName: TypeAlias = BuiltInLayout | str
@@ -86,7 +86,7 @@ def convert(
     end of documents, as the layout expects. Files of other programs can be read
     too: .npy, .bin, .bin with .idx, .ds.
     """
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.cli.summaries import manifest_to_json, write_manifest
     from bytemill.shards.convert import ConvertProgress, convert_shards
     from bytemill.tokenizer import open_tokenizer

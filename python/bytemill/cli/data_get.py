@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.interruption import interruptible
+from bytemill.cli.failures import interruptible
 
 app = App(
     name="get",
@@ -62,7 +62,7 @@ def get(
         return
     if name is None:
         raise CycloptsError("pass the name of a data set, or --list")
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.datasets import DownloadProgress, available, find
     from bytemill.datasets import get as get_dataset
 

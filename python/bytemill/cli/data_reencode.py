@@ -16,7 +16,7 @@ from bytemill.cli.data_convert import (
     separator_of,
 )
 from bytemill.cli.executor_options import ExecutorOptions
-from bytemill.cli.interruption import interruptible, resume_hint
+from bytemill.cli.failures import interruptible, resume_hint
 from bytemill.storage import shown
 from bytemill.system.units import plural
 
@@ -79,7 +79,7 @@ def reencode(
     several processes or the nodes of a cluster share the work.
     """
     from bytemill.cli.encode_by_units import encode_by_units
-    from bytemill.cli.progress import ProgressDisplay, encoding_progress
+    from bytemill.cli.output import ProgressDisplay, encoding_progress
     from bytemill.cli.summaries import manifest_notes, manifest_to_json, write_manifest
     from bytemill.shards import EncodeProgress, encode_corpus
     from bytemill.shards.reencode import reencode_options, shard_corpus

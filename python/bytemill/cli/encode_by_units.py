@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.cli import output
 from bytemill.cli.executor_options import ExecutorOptions, write_estimate
-from bytemill.cli.interruption import interruptible
+from bytemill.cli.failures import interruptible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def encode_by_units(
     quiet: bool,
 ) -> Manifest | None:
     """Encode on an executor; or show the plan and return None, for a dry run."""
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.cluster import encode_corpus
     from bytemill.cluster.estimate import estimate_encoding
 

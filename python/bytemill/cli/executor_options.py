@@ -17,7 +17,7 @@ from bytemill.system.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.cluster import Executor, UnitProgress
     from bytemill.cluster.estimate import Estimate
 

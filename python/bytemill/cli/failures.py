@@ -1,16 +1,19 @@
-"""Report exceptions to the user and map them to exit codes."""
+"""Report exceptions to the user and map them to exit codes, and say after an interruption how to continue."""
 
 import errno
 import os
 import re
 import sys
-from collections.abc import Set
+from collections.abc import Callable, Generator, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bytemill.cli import output
 from bytemill.errors import BytemillError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cyclopts import UnknownOptionError
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
@@ -202,3 +205,30 @@ def _usage_hint(error: Exception) -> str:
 
 def _program() -> str:
     return "python -m bytemill" if sys.argv[:1] and sys.argv[0].endswith("__main__.py") else "bytemill"
+
+
+@contextmanager
+def interruptible(hint: str | Callable[[], str]) -> Generator[None]:
+    """Attach a hint to an interruption of the block.
+
+    Args:
+        hint: What to do next, or a function that returns it, called after the interruption.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        error.add_note(hint if isinstance(hint, str) else hint())
+        raise
+
+
+def resume_hint(folder: "Path") -> str:
+    """Return how to continue an interrupted encoding to a folder."""
+    from bytemill.shards.journal import JOURNAL_NAME
+    from bytemill.shards.uploads import work_folder
+    from bytemill.storage import url_of
+
+    if (url := url_of(folder)) is not None:
+        folder = work_folder(url)
+    if (folder / JOURNAL_NAME).exists():
+        return "run the same command again to resume from the last checkpoint"
+    return "run the same command again to start over (there is no checkpoint yet)"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bytemill.cli import failures, output
-from bytemill.cli.signals import InterruptOnSignals
+from bytemill.cli.entry import InterruptOnSignals
 
 _STDIN = "\0-"
 """Replaces "-" while the arguments are parsed, because cyclopts takes "-" for an option.
@@ -38,11 +38,10 @@ def invoke(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> None:
     from cyclopts import CycloptsError
 
-    from bytemill.cli import options
-    from bytemill.cli.app import app
+    from bytemill.cli.app import HELP_ALL, SHOWS_ALL, app
 
     output.prepare()
-    options.SHOWS_ALL.set(options.HELP_ALL in arguments)
+    SHOWS_ALL.set(HELP_ALL in arguments)
     words = [_STDIN if word == "-" else word for word in arguments]
     command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     _restore_stdin(bound)

@@ -8,9 +8,11 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import lm_interchange, options, output
-from bytemill.cli.interruption import interruptible
+from bytemill.cli.app import HELP_ALL
+from bytemill.cli.failures import interruptible
 from bytemill.cli.lm_config import SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
+from bytemill.lm.optimizers import OptimizerName
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import suggestion
 
@@ -43,7 +45,7 @@ Weights = Annotated[
 @app.command(
     sort_key=1,
     usage="Usage: bytemill lm train [OPTIONS] [CONFIG]",
-    help_flags=("--help", "-h", options.HELP_ALL),
+    help_flags=("--help", "-h", HELP_ALL),
     help_epilogue="""--help shows the settings that most runs need, --help-all shows all of them.
 
 Examples:
@@ -95,7 +97,7 @@ def train(
         output.write_json(resolved.config.to_dict()) if as_json else output.write(config_to_toml(resolved))
         return
     from bytemill.cli.lm_training import TrainingView, resume_hint, write_result
-    from bytemill.lm.cpu_threads import use_threads
+    from bytemill.lm.device import use_threads
     from bytemill.lm.processes import processes_from_environment
     from bytemill.lm.training.launch import train_on_devices
 
@@ -186,11 +188,10 @@ def generate(
     from bytemill.cli import lm_generation
     from bytemill.cli.lm_prompt import run_prompt
     from bytemill.cli.texts import text_input
-    from bytemill.lm.cpu_threads import use_threads
-    from bytemill.lm.device import memory_errors
-    from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.device import memory_errors, use_threads
+    from bytemill.lm.generation.decoding import SamplingParameters
     from bytemill.lm.generation.text_generation import GenerationOptions
-    from bytemill.lm.loading import load_trained
+    from bytemill.lm.training.saved_model import load_trained
 
     if show_tokens and show_probabilities:
         raise CycloptsError("give --show-tokens or --show-probabilities, not both")
@@ -284,9 +285,8 @@ def evaluate(
     tokens count in loss and perplexity, but not in bits per byte.
     """
     from bytemill.cli.lm_views import write_scores
-    from bytemill.cli.progress import ProgressDisplay
-    from bytemill.lm.cpu_threads import use_threads
-    from bytemill.lm.device import memory_errors
+    from bytemill.cli.output import ProgressDisplay
+    from bytemill.lm.device import memory_errors, use_threads
     from bytemill.lm.evaluate import (
         HellaSwagScore,
         LossByClass,
@@ -295,7 +295,7 @@ def evaluate(
         score_shards,
         score_text_file,
     )
-    from bytemill.lm.loading import load_trained
+    from bytemill.lm.training.saved_model import load_trained
 
     if not (text or shards or hellaswag):
         raise CycloptsError("nothing to evaluate on: give --text, --shards or --hellaswag")
@@ -378,9 +378,7 @@ def plan(
         str | None, Parameter(help="Memory of the device, such as 80GB; also prints the largest batch.")
     ] = None,
     batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Sequences per batch.")] = 1,
-    optimizer: Annotated[
-        Literal["adamw", "muon", "sgd"], Parameter(help="Optimizer whose state is counted.")
-    ] = "adamw",
+    optimizer: Annotated[OptimizerName, Parameter(help="Optimizer whose state is counted.")] = "adamw",
     precision: Annotated[
         Literal["float32", "tf32", "bfloat16", "float16"],
         Parameter(help="Precision of matrix products; weights are float32."),
@@ -413,7 +411,7 @@ def plan(
     in `bytemill lm train`.
     """
     from bytemill.cli.lm_views import write_plan
-    from bytemill.lm.planning.training_plan import plan_for
+    from bytemill.lm.planning import plan_for
 
     if config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))

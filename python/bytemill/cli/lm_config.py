@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 from cyclopts import Group, Parameter
 from pydantic import SkipValidation
 
-from bytemill.cli.options import SHOWS_ALL
-from bytemill.lm.planning.formulas import n_parameters
+from bytemill.cli.app import SHOWS_ALL
+from bytemill.lm.planning import n_parameters
 from bytemill.lm.presets import PRESETS
-from bytemill.lm.training.config import DEFAULT_PRESET, SECTIONS, Resolved, resolve
-from bytemill.lm.training.config_sources import (
+from bytemill.lm.training.config import (
+    DEFAULT_PRESET,
+    SECTIONS,
+    Resolved,
     environment_layers,
     file_layer,
     is_run_folder,
     parse_setting,
+    resolve,
     setting_type,
 )
 from bytemill.storage import shown
@@ -73,7 +76,7 @@ def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = 
     layers += [(_flag(key, value), {key: value}) for key, value in _set_options(options)]
     init_from = next((path for _, own in reversed(layers) if (path := own.get("training.init_from"))), None)
     if isinstance(init_from, str):
-        from bytemill.lm.training.initial_weights import initial_layers
+        from bytemill.lm.training.preparation import initial_layers
 
         layers = (
             initial_layers(init_from, Path(config) if config and is_run_folder(config) else None) + layers
@@ -88,12 +91,12 @@ def _set_options(options: Any) -> Iterator[tuple[str, Any]]:
         values = getattr(options, section.name)
         for each in fields(values) if values is not None else ():
             if (value := getattr(values, each.name)) is not None:
-                yield f"{section.name}.{each.name}", value
+                yield f"{section.name}.{each.name.replace('__', '.')}", value
 
 
 def _flag(key: str, value: Any) -> str:
-    flag = key.replace("_", "-")
-    return f"--{flag.replace('.', '.no-') if value is False else flag}"
+    table, _, name = key.replace("_", "-").rpartition(".")
+    return f"--{table}.{'no-' if value is False else ''}{name}"
 
 
 def _print_settings(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
@@ -120,12 +123,11 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
         about += f" {_DEFAULTS[key]}"
     elif default not in (None, "", ()):
         about += f" [default: {str(default).lower() if isinstance(default, bool) else default}]"
-    flag = name.replace("_", "-")
     parameter = Parameter(
-        name=[f"--{section}.{flag}", *_SHORT.get(key, ())],
+        name=[_flag(key, None), *_SHORT.get(key, ())],
         help=about,
         show_default=False,
-        negative=f"--{section}.no-{flag}" if kind is bool else (),
+        negative=_flag(key, False) if kind is bool else (),
         consume_multiple=is_list,
         group=Group(
             section.capitalize(),
@@ -135,7 +137,8 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
         converter=convert,
     )
     # cyclopts would have pydantic check the value against the annotation.
-    return name, Annotated[Annotated[kind, SkipValidation] | None, parameter], field(default=None)
+    field_name = name.replace(".", "__")
+    return field_name, Annotated[Annotated[kind, SkipValidation] | None, parameter], field(default=None)
 
 
 def _section(section: str) -> tuple[str, Any, Any]:
@@ -143,8 +146,9 @@ def _section(section: str) -> tuple[str, Any, Any]:
     if section == "model":
         about = f"Named shape that sets all sizes, also those of CONFIG: {_presets_with_sizes()}."
         options.append(_option(section, "preset", DEFAULT_PRESET, about))
-    for name, info in SECTIONS[section].model_fields.items():
-        default = getattr(PRESETS[DEFAULT_PRESET], name) if section == "model" else info.default
+    shape = PRESETS[DEFAULT_PRESET].to_flat()
+    for name, info in SECTIONS[section].fields_by_name().items():
+        default = shape[name] if section == "model" else info.default
         options.append(_option(section, name, default, info.description or ""))
     kind = _options_class(f"{section.capitalize()}Options", options)
     return section, Annotated[kind | None, Parameter(name=f"--{section}")], field(default=None)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.analysis.inspection import TextToken, visible
 from bytemill.cli import output
-from bytemill.cli.inspection_text import running_text
+from bytemill.cli.tokenizer_views import running_text
 from bytemill.lm.generation.text_generation import GenerationOptions, generate_text, token_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bytemill.lm.generation.text_generation import NewText
-    from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.training.saved_model import TrainedModel
 
 
 def write_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -> None:

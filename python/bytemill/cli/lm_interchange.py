@@ -35,7 +35,7 @@ def import_weights(
     The result is a folder that `lm generate`, `lm eval` and `lm export` read, and
     that `lm train --init-from` fine-tunes. No code in SOURCE is executed.
     """
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.lm.interchange.import_model import import_model
     from bytemill.system.units import format_count
 
@@ -119,7 +119,7 @@ def export_weights(
     The other program computes the same logits. If no architecture there has the
     options of the model, the command fails and names them.
     """
-    from bytemill.cli.progress import ProgressDisplay
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.lm.interchange.export_model import export_model
 
     is_gguf = output_format == "gguf" or (output_format is None and destination.suffix == ".gguf")
@@ -153,7 +153,7 @@ def export_weights(
         )
     pushed = None
     if push is not None:
-        from bytemill.lm.interchange.model_card import model_card
+        from bytemill.lm.interchange.export_model import model_card
         from bytemill.system.atomic_files import write_text
         from bytemill.system.hub import CARD_NAME, push_folder
 

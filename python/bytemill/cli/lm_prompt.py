@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from bytemill.cli import lm_generation, output
 from bytemill.errors import BytemillError, RunConfigError
-from bytemill.lm.generation.sampling import SamplingParameters
+from bytemill.lm.generation.decoding import SamplingParameters
 
 if TYPE_CHECKING:
     from bytemill.lm.generation.text_generation import GenerationOptions
-    from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.training.saved_model import TrainedModel
 
 _HELP = """Type a text and the model continues it. An empty line starts a new document.
   /params               show the parameters

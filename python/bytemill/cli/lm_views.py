@@ -9,8 +9,8 @@ from bytemill.system.units import format_bytes, format_count, format_share
 
 if TYPE_CHECKING:
     from bytemill.lm.evaluate import HellaSwagScore, LossByClass, TextScore
-    from bytemill.lm.loading import TrainedModel
     from bytemill.lm.planning import Plan
+    from bytemill.lm.training.saved_model import TrainedModel
 
 
 def write_scores(

@@ -1,20 +1,26 @@
 """Options that several commands share."""
 
-from collections.abc import Sequence
-from contextvars import ContextVar
-from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from __future__ import annotations
 
-from cyclopts import Group, Parameter, Token
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from cyclopts import CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
 from bytemill.system.units import parse_count
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cyclopts import Token
+
+    from bytemill.corpus import Corpus
+
+_CORPUS = Group("Corpus", sort_key=0)
+
 OUTPUT = Group("Output", sort_key=1)
-HELP_ALL = "--help-all"
-"""Flag of commands whose `--help` shows only the options that most people use."""
-SHOWS_ALL = ContextVar("SHOWS_ALL", default=False)
-"""Whether the help shows all options, because the arguments contain `HELP_ALL`."""
 
 
 def count(_: object, tokens: Sequence[Token]) -> int:
@@ -100,3 +106,106 @@ AllowedSpecial: TypeAlias = Annotated[
     Literal["all", "none", "none_raise"],
     Parameter(help="Special tokens in the text: recognise them, treat them as text, or fail."),
 ]
+
+
+@Parameter(name="*", group=_CORPUS)
+@dataclass(frozen=True, kw_only=True)
+class CorpusOptions:
+    """Options of `bytemill.Corpus`, for a parameter `corpus: CorpusOptions = CorpusOptions()` of a command."""
+
+    format: Annotated[
+        str,
+        Parameter(
+            help="Format of the inputs: text, jsonl, csv, tsv, parquet, arrow or warc; auto detects it from file "
+            "names and first bytes. All formats may be compressed."
+        ),
+    ] = "auto"
+    field: Annotated[
+        str,
+        Parameter(
+            name=["--field", "--column"],
+            help="JSON field, or column of a table, that contains the text; meta.text is the field text of meta.",
+        ),
+    ] = "text"
+    documents: Annotated[
+        str,
+        Parameter(
+            help="What a document is in text files: file, line, or the special token that ends documents."
+        ),
+    ] = "file"
+    limit_bytes: Annotated[
+        str | None,
+        Parameter(help="Stop after the document that reaches this much text, such as 500MB or 2GB."),
+    ] = None
+    sample: Annotated[
+        float | None, Parameter(help="Use this fraction of the documents, chosen at random by --seed.")
+    ] = None
+    seed: Annotated[int, Parameter(help="Random seed of --sample.")] = 0
+    weight: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="INPUT=NUMBER: count the documents of this input NUMBER times. Repeat for several inputs."
+        ),
+    ] = ()
+    errors: Annotated[
+        Literal["strict", "replace", "skip"],
+        Parameter(name="--errors", help="Malformed UTF-8: fail, replace it with U+FFFD, or leave it out."),
+    ] = "strict"
+    on_error: Annotated[
+        Literal["fail", "skip"],
+        Parameter(
+            help="Broken documents (bad JSON, missing field, not UTF-8, too large): fail, or leave them out."
+        ),
+    ] = "fail"
+    max_document_bytes: Annotated[
+        str,
+        Parameter(
+            help="Size limit of a JSON line, row or WARC record, which is held in memory. Larger documents are broken."
+        ),
+    ] = "256MB"
+    verify_input: Annotated[
+        bool,
+        Parameter(
+            negative=(),
+            help="Hash every file before and after it is read, and fail if its content has changed.",
+        ),
+    ] = False
+
+    def corpus(self, inputs: Sequence[str], *, repeat_by_weight: bool = False) -> Corpus:
+        """Open the corpus. Raises `CorpusError`."""
+        from bytemill.corpus import Corpus
+
+        return Corpus(list(inputs), repeat_by_weight=repeat_by_weight, **self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as keyword arguments of `Corpus`."""
+        from bytemill.corpus import parse_bytes
+
+        return {
+            "format": self.format,
+            "field": self.field,
+            "documents": self.documents,
+            "limit_bytes": None if self.limit_bytes is None else parse_bytes(self.limit_bytes),
+            "sample": self.sample,
+            "seed": self.seed,
+            "weights": _weights(self.weight),
+            "errors": self.errors,
+            "on_error": self.on_error,
+            "max_document_bytes": parse_bytes(self.max_document_bytes),
+            "verify_input": self.verify_input,
+        }
+
+
+def _weights(arguments: tuple[str, ...]) -> Mapping[str, float] | None:
+    weights: dict[str, float] = {}
+    for text in arguments:
+        name, equals, number = text.rpartition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise CycloptsError(
+                f"{text!r} is not a weight: write --weight INPUT=NUMBER, such as books.txt=2.5"
+            )
+    return weights or None

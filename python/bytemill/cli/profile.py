@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bytemill.cli import output
-from bytemill.profiling import PhaseUse, Profile, ProfileResult, ThreadUse
+from bytemill.profiling import PhaseUse, Profile, ProfileResult
 from bytemill.storage.input_check import check_file_is_no_input
 from bytemill.system.atomic_files import AtomicFile, write_json
 from bytemill.system.units import format_bytes, format_rate, format_seconds
@@ -72,20 +72,6 @@ def _lines(profile: ProfileResult) -> Iterator[str]:
         )
     yield from _indented(output.table_lines(header, rows, right=range(1, 6)))
     yield ""
-    if profile.has_threads:
-        header = (
-            "threads",
-            "number",
-            "CPU time",
-            "busy",
-            "busiest",
-            "no core free",
-            "waiting for a disk",
-        )
-        yield from _indented(output.table_lines(header, _thread_rows(profile), right=range(1, 7)))
-    else:
-        yield "  single threads are not measured on this system, only the whole process"
-    yield ""
     for sentence in profile.advice:
         yield f"  - {sentence}"
 
@@ -104,30 +90,6 @@ def _phase_row(phase: PhaseUse, profile: ProfileResult) -> tuple[str, ...]:
         f"{phase.cores:.2f}",
         format_bytes(phase.peak_memory_bytes),
         ", ".join(rates),
-    )
-
-
-def _thread_rows(profile: ProfileResult) -> list[tuple[str, ...]]:
-    rows = [_thread_row(thread, profile.seconds) for thread in profile.threads if thread.cpu_seconds > 0]
-    for name, seconds in (
-        ("ended unseen", profile.unseen_cpu_seconds),
-        ("other processes", profile.children_cpu_seconds),
-    ):
-        if seconds >= 0.02 * profile.cpu_seconds and seconds >= 0.01:
-            busy = seconds / profile.seconds if profile.seconds else 0.0
-            rows.append((name, "", format_seconds(seconds), _share(busy), "", "", ""))
-    return rows
-
-
-def _thread_row(thread: ThreadUse, seconds: float) -> tuple[str, ...]:
-    return (
-        thread.name,
-        str(thread.n_threads),
-        format_seconds(thread.cpu_seconds),
-        _share(thread.busy),
-        _share(thread.busiest),
-        _share(thread.runnable_seconds / seconds if seconds else 0.0),
-        _share(thread.disk_wait),
     )
 
 

@@ -66,7 +66,7 @@ def studio(
     in the current folder, such as the result of the quickstart, and tokenizers
     that come with bytemill.
     """
-    from bytemill.cli.interruption import interruptible
+    from bytemill.cli.failures import interruptible
     from bytemill.errors import OutputError, TokenizerFileError
     from bytemill.tokenizer import open_tokenizer
     from bytemill.tokenizer.pretrained import is_name
@@ -83,7 +83,6 @@ def studio(
         raise OutputError(f"{root} is not a folder", hint="give a folder: --root DIR")
     from bytemill.studio.library import Library
     from bytemill.studio.server import listen, serve
-    from bytemill.system.browser import open_page
 
     address = listen(host, port, allow_host)
     library = Library(root, paths)
@@ -94,7 +93,7 @@ def studio(
             output.write_line("Press Ctrl-C to end it.")
             output.flush()
         if not no_open:
-            open_page(address.url)
+            output.open_page(address.url)
 
     with interruptible("the studio has ended"):
         serve(library, address, device=device, on_start=started)

@@ -1,76 +1,24 @@
-"""Print the results of training and encoding."""
+"""Print manifests of shards, and what was replaced or left out of a corpus."""
 
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from bytemill.cli import output
-from bytemill.cli.corpus_options import corpus_notes
 from bytemill.corpus.documents import CorpusCounts
 from bytemill.storage import shown
 from bytemill.system.units import (
     format_bytes,
     format_count,
-    format_rate,
     format_ratio,
-    format_seconds,
     plural,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from bytemill.shards import Manifest
-    from bytemill.tokenizer.tokenizer import Tokenizer
-    from bytemill.tokenizer.training_report import TrainingReport
-
-_N_LONGEST = 10
-_NO_PROFILE: Mapping[str, Any] = {}
-_PHASES = {"read": "read (during counting)", "count": "count", "merge": "merge", "build": "build"}
-
-
-def write_training(
-    tokenizer: Tokenizer, file: Path, *, as_json: bool, quiet: bool, profile: Mapping[str, Any] = _NO_PROFILE
-) -> None:
-    """Print the report of a training."""
-    from bytemill.analysis.summary import training_to_dict
-    from bytemill.cli.views import quoted
-
-    report = tokenizer.training_report
-    if report is None:
-        raise ValueError("the tokenizer was not trained in this process")
-    if as_json:
-        output.write_json(
-            {
-                "output": shown(file),
-                "n_vocab": tokenizer.n_vocab,
-                "fingerprint": tokenizer.fingerprint,
-                **training_to_dict(report),
-                **profile,
-            }
-        )
-    for note in _training_notes(report):
-        output.note(note, quiet=quiet)
-    if not as_json and not quiet:
-        output.write_line(f"{output.styled(shown(file), '1')}: {_vocabulary(tokenizer)}")
-        output.write_line()
-        output.write_fields(_corpus_fields(report))
-        output.write_line()
-        output.write_table(
-            ("phase", "time", "peak memory"),
-            [
-                (_PHASES[phase.name], format_seconds(phase.seconds), format_bytes(phase.peak_memory_bytes))
-                for phase in report.phases
-            ],
-            right=(1, 2),
-        )
-        output.write_line()
-        longest = " ".join(quoted(token) for token in report.longest_tokens[:_N_LONGEST])
-        output.write_line(f"  longest tokens: {longest or 'none'}")
-        output.write_line(f'\nSee it: bytemill tokenizer inspect {shlex.quote(shown(file))} "Some text"')
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
@@ -127,57 +75,26 @@ def manifest_notes(manifest: Manifest) -> list[str]:
     return corpus_notes(counts)
 
 
-def _vocabulary(tokenizer: Tokenizer) -> str:
-    n_special = len(tokenizer.special_tokens)
-    n_merges = tokenizer.n_vocab - 256 - n_special
-    parts = ["256 bytes", plural(n_merges, "merge")] + (
-        [plural(n_special, "special token")] if n_special else []
-    )
-    return f"{plural(tokenizer.n_vocab, 'token')} ({', '.join(parts)})"
+def corpus_notes(counts: CorpusCounts) -> list[str]:
+    """Return notes about what was replaced or left out, a sentence each.
 
-
-def _corpus_fields(report: TrainingReport) -> list[tuple[str, str]]:
-    seconds = report.seconds
-    fields = [
-        ("text", format_bytes(report.n_bytes)),
-        ("pre-tokens", f"{report.n_pretokens:,}, {report.n_unique_pretokens:,} unique"),
-        ("special tokens", f"{report.n_special_tokens:,} in the text"),
-    ]
-    if report.n_replaced:
-        fields.append(("not UTF-8", f"{plural(report.n_replaced, 'sequence')} read as U+FFFD"))
-    if report.min_pretoken_count > 1:
-        fields.append(
-            (
-                "left out",
-                f"{plural(report.n_dropped_pretokens, 'unique pre-token')} below {report.min_pretoken_count:,} "
-                f"({plural(report.n_dropped_occurrences, 'occurrence')})",
-            )
+    >>> from bytemill.corpus import CorpusCounts
+    >>> corpus_notes(CorpusCounts(n_replaced=1_204, n_broken=1))
+    ['1,204 malformed sequences were read as U+FFFD', '1 broken document was left out']
+    """
+    notes: list[str] = []
+    if n := counts.n_replaced:
+        notes.append(f"{n:,} malformed {'sequence was' if n == 1 else 'sequences were'} read as U+FFFD")
+    if n := counts.n_skipped_bytes:
+        notes.append(
+            f"{n:,} {'byte that is not UTF-8 was' if n == 1 else 'bytes that are not UTF-8 were'} left out"
         )
-    if report.counts_file is not None:
-        how = "read from" if report.from_counts else "saved to"
-        fields.append(("counts", f"{how} {report.counts_file}"))
-    if report.max_memory is not None or report.spilled_runs:
-        fields.append(("on disk", _spilled(report)))
-    fields.append(
-        ("time", f"{format_seconds(seconds)} ({format_rate(report.n_bytes, seconds, 'bytes')} in total)")
-    )
-    return fields
-
-
-def _spilled(report: TrainingReport) -> str:
-    within = "" if report.max_memory is None else f" within {format_bytes(report.max_memory)} of memory"
-    if not report.spilled_runs:
-        return f"nothing: everything fitted{within}"
-    return (
-        f"{format_bytes(report.spilled_bytes)} in {plural(report.spilled_runs, 'run')}, "
-        f"{format_seconds(report.spill_seconds)} of thread time{within}"
-    )
-
-
-def _training_notes(report: TrainingReport) -> list[str]:
-    # Replaced sequences are among the fields.
-    counts = CorpusCounts(n_skipped_bytes=report.n_skipped_bytes, n_broken=report.n_broken)
-    return [*report.notes, *corpus_notes(counts)]
+    if n := counts.n_broken:
+        notes.append(f"{n:,} broken {'document was' if n == 1 else 'documents were'} left out")
+    if n := counts.n_byte_order_marks:
+        files = "1 file" if n == 1 else f"{n:,} files"
+        notes.append(f"a UTF-8 byte-order mark was dropped from the start of {files}")
+    return notes
 
 
 def _shard_fields(manifest: Manifest) -> list[tuple[str, str]]:

@@ -7,16 +7,24 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import comparison, options, output
-from bytemill.cli.corpus_options import CorpusOptions
 from bytemill.cli.executor_options import ExecutorOptions
-from bytemill.cli.interruption import interruptible, training_resume_hint
+from bytemill.cli.failures import interruptible
+from bytemill.cli.options import CorpusOptions
 from bytemill.cli.tokenizer_options import (
     PATTERNS,
     PatternOfFile,
     SpecialTokensOfFile,
+    check_usage,
+    checkpoint_folder,
+    count_by_processes,
     load_arguments,
+    local_path,
     parse_pattern,
     parse_special_tokens,
+    publish_output,
+    remove_units,
+    training_inputs,
+    training_resume_hint,
 )
 from bytemill.formats.registry import WrittenFormat, output_names
 from bytemill.tokenizer import open_tokenizer
@@ -123,22 +131,13 @@ def train(
     interrupted counting of files. With --executor, several processes or the nodes
     of a cluster count.
     """
+    from bytemill.cli.output import ProgressDisplay, training_progress
     from bytemill.cli.profile import profiled
-    from bytemill.cli.progress import ProgressDisplay, training_progress
-    from bytemill.cli.summaries import write_training
-    from bytemill.cli.training_inputs import (
-        check_usage,
-        checkpoint_folder,
-        count_by_processes,
-        local_path,
-        publish_output,
-        remove_units,
-        training_inputs,
-    )
+    from bytemill.cli.tokenizer_views import write_training
     from bytemill.storage import exists
     from bytemill.storage.input_check import check_file_is_no_input
-    from bytemill.system.output_file import check_output_file
-    from bytemill.system.output_lock import lock_output
+    from bytemill.system.atomic_files import check_output_file
+    from bytemill.system.locks import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
     from bytemill.training.counts import CountedCorpus
     from bytemill.training.options import SPECIAL_TOKENS
@@ -237,8 +236,7 @@ def encode(
     Prints the ids on one line, or as a list with --json. Memory use does not grow
     with the text.
     """
-    from bytemill.cli.id_streams import encode_text, ids_as_text
-    from bytemill.cli.texts import text_input
+    from bytemill.cli.texts import encode_text, ids_as_text, text_input
 
     tokenizer = open_tokenizer(tokenizer_file)
     arrays = encode_text(
@@ -266,8 +264,7 @@ def decode(
 
     Writes the exact bytes. Ids are separated by blanks, commas or brackets.
     """
-    from bytemill.cli.id_streams import decode_stream, read_ids
-    from bytemill.cli.texts import id_blocks
+    from bytemill.cli.texts import decode_stream, id_blocks, read_ids
 
     tokenizer = open_tokenizer(tokenizer_file)
     blocks, name = id_blocks(ids)
@@ -294,15 +291,15 @@ def show(
 ) -> None:
     """Show a tokenizer's sizes, settings and longest tokens, or single tokens."""
     from bytemill.analysis.summary import describe, token_infos
-    from bytemill.cli import views
+    from bytemill.cli import tokenizer_views
 
     tokenizer = open_tokenizer(tokenizer_file, **load_arguments(pattern, special_tokens))
     if token:
-        views.write_tokens(tokenizer, token_infos(tokenizer, token), as_json=as_json)
+        tokenizer_views.write_tokens(tokenizer, token_infos(tokenizer, token), as_json=as_json)
     elif tokens:
-        views.write_token_list(token_infos(tokenizer), as_json=as_json)
+        tokenizer_views.write_token_list(token_infos(tokenizer), as_json=as_json)
     else:
-        views.write_tokenizer(describe(tokenizer), tokenizer_file, as_json=as_json)
+        tokenizer_views.write_tokenizer(describe(tokenizer), tokenizer_file, as_json=as_json)
 
 
 @app.command(
@@ -339,8 +336,8 @@ def inspect(
     bytes: ⟨e2 80⟩.
     """
     from bytemill.analysis.inspection import inspect
-    from bytemill.cli import views
-    from bytemill.cli.progress import progress_of_long_work
+    from bytemill.cli import tokenizer_views
+    from bytemill.cli.output import progress_of_long_work
     from bytemill.cli.texts import text_input
     from bytemill.report.token_picture import tokens_svg
 
@@ -356,7 +353,7 @@ def inspect(
         output.write(tokens_svg(inspection.tokens))
         return
     explanations = tokenizer.explain(content, allowed_special=allowed_special) if explain else None
-    views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)
+    tokenizer_views.write_inspection(inspection, explanations, ids=ids, as_json=as_json)
 
 
 app.command(
@@ -415,7 +412,7 @@ def convert(
     the format cannot represent exactly is an error. Settings that the format omits
     without changing ids are listed.
     """
-    from bytemill.cli.conversions import write_conversion
+    from bytemill.cli.tokenizer_views import write_conversion
     from bytemill.tokenizer.conversion import convert
 
     conversion = convert(
@@ -464,8 +461,8 @@ def verify(
     file's added tokens and of its vocabulary. Prints the shortest text that differs,
     and the speed of both on one thread. Exits with 1 if anything differs.
     """
-    from bytemill.cli import views
-    from bytemill.cli.progress import progress_of_long_work
+    from bytemill.cli import tokenizer_views
+    from bytemill.cli.output import progress_of_long_work
     from bytemill.cli.texts import TextInput
     from bytemill.tokenizer.verification import verify_tokenizer
 
@@ -474,7 +471,7 @@ def verify(
         verification = verify_tokenizer(
             tokenizer_file, given, against=against, n_random=random_texts, seed=seed, progress=show
         )
-    views.write_verification(verification, tokenizer_file, as_json=as_json)
+    tokenizer_views.write_verification(verification, tokenizer_file, as_json=as_json)
     if verification.differences:
         raise SystemExit(1)
 

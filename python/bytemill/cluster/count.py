@@ -25,7 +25,7 @@ from bytemill.errors import CorpusError, OutputError
 from bytemill.storage import StoreFolder, url_of
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.atomic_files import make_folder
-from bytemill.system.output_lock import lock_output
+from bytemill.system.locks import lock_output
 from bytemill.system.paths import cache_folder
 from bytemill.training.counting import CountingSettings, corpus_identity, corpus_weights
 from bytemill.training.counts import (

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from bytemill.errors import ClusterError
-from bytemill.storage.requests import RequestPool
+from bytemill.storage.store import RequestPool
 from bytemill.system.atomic_files import make_folder, output_errors
 from bytemill.system.units import plural
 

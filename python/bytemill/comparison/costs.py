@@ -76,7 +76,7 @@ def model_cost(preset_name: str, n_vocab: int, bytes_per_token: Mapping[str, flo
         ModelConfigError: There is no such preset.
     """
     # pydantic, which presets need, takes longer to import than a small comparison.
-    from bytemill.lm.planning.formulas import forward_flops, parameters_by_part
+    from bytemill.lm.planning import forward_flops, parameters_by_part
     from bytemill.lm.presets import preset
 
     shape = preset(preset_name, vocab_size=-(-n_vocab // _VOCAB_MULTIPLE) * _VOCAB_MULTIPLE)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bytemill.corpus.formats import library
 from bytemill.errors import CorpusError, StorageError
-from bytemill.storage.aws_profile import profile_options
+from bytemill.storage.credentials import missing_credentials, profile_options, require_credentials
 from bytemill.storage.location import SCHEMES, check_no_credentials, without_secrets, without_signature
-from bytemill.storage.missing_credentials import missing_credentials, require_credentials
 from bytemill.system.extras import install_hint, is_checkout
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.planning import flops_per_token
-from bytemill.lm.planning.formulas import n_parameters
+from bytemill.lm.planning import flops_per_token, n_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

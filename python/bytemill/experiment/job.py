@@ -17,13 +17,12 @@ from bytemill.experiment.scoring import score_documents
 from bytemill.experiment.statistics import unigram_bits
 from bytemill.lm.device import pick_precision
 from bytemill.lm.evaluate import evaluate_hellaswag, read_items
-from bytemill.lm.generation.sampling import SamplingParameters
+from bytemill.lm.generation.decoding import SamplingParameters
 from bytemill.lm.generation.text_generation import GenerationOptions, generate_text
-from bytemill.lm.loading import load_trained
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder
-from bytemill.lm.training.saved_model import find_saved_model
+from bytemill.lm.training.saved_model import find_saved_model, load_trained
 from bytemill.lm.training.trainer import train
 from bytemill.shards import TokenShards
 from bytemill.system.atomic_files import write_json
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.training.saved_model import TrainedModel
 
 _SAMPLE_TOKENS = 60
 _COUNTED_IDS = 1 << 24

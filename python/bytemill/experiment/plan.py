@@ -14,7 +14,7 @@ from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import LEARNED_SHARE, detectable_difference
 from bytemill.experiment.study import load_study
 from bytemill.lm.training.config import resolve
-from bytemill.lm.training.optimization import rate_share
+from bytemill.lm.training.run import rate_share
 
 if TYPE_CHECKING:
     import os

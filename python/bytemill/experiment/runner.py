@@ -27,7 +27,7 @@ from bytemill.experiment.stored_study import StoredStudy
 from bytemill.experiment.study import load_study
 from bytemill.storage import url_of
 from bytemill.system.atomic_files import write_text
-from bytemill.system.file_lock import try_lock
+from bytemill.system.locks import try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

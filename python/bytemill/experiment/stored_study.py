@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.errors import StorageError
 from bytemill.storage import StoreFolder, split_url, url_of
-from bytemill.storage.requests import RequestPool
+from bytemill.storage.store import RequestPool
 from bytemill.system.atomic_files import make_folder
 from bytemill.system.paths import cache_folder, relative_name
 

@@ -8,14 +8,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import MissingExtraError
-from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.model_config import AttentionConfig, ModelConfig, RopeConfig
 from bytemill.lm.presets import PRESETS, preset
 from bytemill.system.extras import install_hint
 
 if TYPE_CHECKING:
     from bytemill.lm.model import KVCache, TransformerLM
 
-__all__ = ["PRESETS", "KVCache", "ModelConfig", "TransformerLM", "preset"]
+__all__ = ["PRESETS", "AttentionConfig", "KVCache", "ModelConfig", "RopeConfig", "TransformerLM", "preset"]
 
 if find_spec("torch") is None:
     raise MissingExtraError(

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bytemill.errors import BytemillError, CheckpointError
-from bytemill.lm.sharded_tensors import shard_like
+from bytemill.lm.tensors import shard_like
 from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.context_window import window_start
-from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
+from bytemill.lm.generation.decoding import SamplingParameters, next_log_probabilities, window_start
 from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.loss import puts_space_first, token_losses
-from bytemill.lm.model import softmax
+from bytemill.lm.model import MultiHeadSelfAttention, softmax
 from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def surprisal(
 
     The text follows the token that began every training document, or `<|endoftext|>` if the tokenizer has it;
     otherwise its first token has no cost. Each token is predicted from the window from which generation predicts it:
-    see `context_window.window_start`. Special tokens in the text are treated as text. Ids without a token keep the
+    see `window_start`. Special tokens in the text are treated as text. Ids without a token keep the
     probability that the model gives them, as in `evaluate_text`; generation excludes them.
 
     Args:
@@ -207,6 +206,11 @@ def trace(
     if not 1 <= len(ids) <= model.config.context_length:
         raise RunConfigError(
             f"{len(ids)} tokens cannot be traced", hint=f"give 1 to {model.config.context_length} tokens"
+        )
+    if not all(isinstance(layer.attn, MultiHeadSelfAttention) for layer in model.layers):
+        raise RunConfigError(
+            f"mixer {model.config.mixer!r} has no attention weights to show",
+            hint="generate or evaluate instead",
         )
     own = _with_shared_weights(model).eval().use_kernels("scratch")
     attention: list[Tensor] = []

@@ -8,6 +8,7 @@ Every part is computed as its textbook formula says, by operations on tensors. O
 from __future__ import annotations
 
 import math
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -15,20 +16,24 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import Module, ModuleList, Parameter
+from torch.utils import checkpoint as torch_checkpoint
+from torch.utils.checkpoint import CheckpointPolicy
 
 from bytemill.errors import ModelConfigError
-from bytemill.lm.activation_checkpointing import Checkpointed
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.loss import mean_losses
-from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS, ModelConfig
 from bytemill.lm.tensors import narrowed, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bytemill.lm.kernels.names import KernelName
-    from bytemill.lm.packing import DocumentMask
-    from bytemill.lm.planning.formulas import CheckpointingName
+    from torch import Tensor
+
+    from bytemill.lm.batches import DocumentMask
+    from bytemill.lm.model_config import KernelName
+    from bytemill.lm.planning import CheckpointingName
+
 
 __all__ = [
     "Dropout",
@@ -274,6 +279,16 @@ class RMSNorm(Module):
         self.eps = eps
         self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
 
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the norm of a model."""
+        return cls(config.d_model, config.norm_eps, device=device, dtype=dtype)
+
     def forward(self, x: Tensor) -> Tensor:
         if self.kernels.norm is not None:
             return self.kernels.norm(x, self.weight, None, self.eps, centred=False)
@@ -298,6 +313,16 @@ class LayerNorm(Module):
         self.eps = eps
         self.weight = Parameter(torch.ones(d_model, device=device, dtype=dtype))
         self.bias = Parameter(torch.zeros(d_model, device=device, dtype=dtype)) if bias else None
+
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the norm of a model."""
+        return cls(config.d_model, config.norm_eps, config.norm_bias, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kernels.norm is not None:
@@ -342,6 +367,16 @@ class SwiGLU(Module):
         self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
         self.w3 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
 
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the network of a model."""
+        return cls(config.d_model, config.d_ff, config.bias, device=device, dtype=dtype)
+
     def forward(self, x: Tensor) -> Tensor:
         x = narrowed(x)
         return self.w2((self.kernels.gated or gated)(self.w1(x), self.w3(x)))
@@ -380,6 +415,23 @@ class FeedForward(Module):
         self._function = ACTIVATIONS[activation]
         self.w1 = Linear(d_model, d_ff, bias, device=device, dtype=dtype)
         self.w2 = Linear(d_ff, d_model, bias, device=device, dtype=dtype)
+
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the network of a model."""
+        return cls(
+            config.d_model,
+            config.d_ff,
+            cast("Any", config.feed_forward),
+            bias=config.bias,
+            device=device,
+            dtype=dtype,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         function = self.kernels.activations.get(self.activation, self._function)
@@ -617,6 +669,39 @@ class MultiHeadSelfAttention(Module):
             self.k_norm = RMSNorm(self.d_head, qk_norm_eps, device=device, dtype=dtype)
         self.dropout = Dropout(dropout)
 
+    @classmethod
+    def of(
+        cls,
+        config: ModelConfig,
+        rope: RotaryEmbedding | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Self:
+        """Build the attention of a model."""
+        return cls(
+            config.d_model,
+            config.num_heads,
+            rope,
+            num_kv_heads=config.attention.num_kv_heads,
+            sliding_window=config.attention.sliding_window,
+            dropout=config.dropout,
+            bias=config.bias,
+            head_dim=config.attention.head_dim,
+            qkv_bias=config.attention.qkv_bias,
+            qk_norm_eps=config.norm_eps if config.attention.qk_norm else None,
+            device=device,
+            dtype=dtype,
+        )
+
+    @staticmethod
+    def new_cache(
+        config: ModelConfig, batch_size: int, device: torch.device | str | None, dtype: torch.dtype
+    ) -> LayerCache:
+        """Return an empty cache of a layer."""
+        n_kept = window_capacity(config)
+        kind, capacity = (LayerCache, config.context_length) if n_kept is None else (WindowCache, n_kept)
+        return kind((batch_size, config.n_kv_heads, capacity, config.d_head), device, dtype)
+
     def forward(
         self,
         x: Tensor,
@@ -689,6 +774,12 @@ class MultiHeadSelfAttention(Module):
         return scaled_dot_product_attention(rows, k, v, mask, self.dropout).reshape(q.shape)
 
 
+def window_capacity(config: ModelConfig) -> int | None:
+    """Return how many positions a sliding window keeps in the cache; None if it keeps all."""
+    window = config.attention.sliding_window
+    return None if window is None or window > config.context_length else window - 1
+
+
 class KVCache:
     """Keys and values of all layers, for a batch of sequences that grow together.
 
@@ -712,14 +803,11 @@ class KVCache:
         n_padding: Tensor | None = None,
     ) -> None:
         self.batch_size = batch_size
-        window, capacity = config.sliding_window, config.context_length
-        self._window_capacity = None if window is None or window > capacity else window - 1
-        if self._window_capacity is None:
-            kind = LayerCache
-        else:
-            kind, capacity = WindowCache, self._window_capacity
-        shape = (batch_size, config.n_kv_heads, capacity, config.d_head)
-        self.layers = [kind(shape, device, dtype) for _ in range(config.num_layers)]
+        self._window_capacity = window_capacity(config)
+        mixer = MIXERS[config.mixer].load()
+        self.layers: list[LayerCache] = [
+            mixer.new_cache(config, batch_size, device, dtype) for _ in range(config.num_layers)
+        ]
         self.n_padding: Tensor | None = None
         self.n_positions = 0
         """Number of cached positions, including padding."""
@@ -808,23 +896,11 @@ class TransformerBlock(Module):
         super().__init__()
         rope = _rotary_embedding(config, device) if rope is None else rope
         self.pre_norm = config.norm_position == "pre"
-        self.ln1 = _norm(config, device, dtype)
-        self.attn = MultiHeadSelfAttention(
-            config.d_model,
-            config.num_heads,
-            rope,
-            num_kv_heads=config.num_kv_heads,
-            sliding_window=config.sliding_window,
-            dropout=config.dropout,
-            bias=config.bias,
-            head_dim=config.head_dim,
-            qkv_bias=config.qkv_bias,
-            qk_norm_eps=config.norm_eps if config.qk_norm else None,
-            device=device,
-            dtype=dtype,
-        )
-        self.ln2 = _norm(config, device, dtype)
-        self.ffn = _feed_forward(config, device, dtype)
+        norm, place = NORMS[config.norm].load(), {"device": device, "dtype": dtype}
+        self.ln1 = norm.of(config, **place)
+        self.attn = MIXERS[config.mixer].load().of(config, rope, **place)
+        self.ln2 = norm.of(config, **place)
+        self.ffn = FEED_FORWARDS[config.feed_forward].load().of(config, **place)
         self.dropout = Dropout(config.dropout)
 
     def forward(
@@ -849,38 +925,70 @@ class TransformerBlock(Module):
 def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) -> RotaryEmbedding | None:
     if config.position != "rotary":
         return None
-    frequencies = rotary_frequencies(config.rope_theta, config.d_rotary)
-    if config.rope_scaling == "linear":
-        frequencies = frequencies / config.rope_factor
-    elif config.rope_scaling == "llama3":
+    frequencies = rotary_frequencies(config.rope.theta, config.d_rotary)
+    if config.rope.scaling == "linear":
+        frequencies = frequencies / config.rope.factor
+    elif config.rope.scaling == "llama3":
         frequencies = llama3_frequencies(
             frequencies,
-            config.rope_factor,
-            config.rope_low_freq_factor,
-            config.rope_high_freq_factor,
-            config.rope_original_context,
+            config.rope.factor,
+            config.rope.low_freq_factor,
+            config.rope.high_freq_factor,
+            config.rope.original_context,
         )
     unrotated = frequencies.new_zeros((config.d_head - config.d_rotary) // 2)
     frequencies = torch.cat((frequencies, unrotated))
     return RotaryEmbedding(
-        config.rope_theta, config.d_head, config.context_length, device, frequencies=frequencies
+        config.rope.theta, config.d_head, config.context_length, device, frequencies=frequencies
     )
 
 
-def _norm(config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> Module:
-    if config.norm == "rms":
-        return RMSNorm(config.d_model, config.norm_eps, device=device, dtype=dtype)
-    return LayerNorm(config.d_model, config.norm_eps, config.norm_bias, device=device, dtype=dtype)
+_torch = cast("Any", torch_checkpoint)
+_SAVED = {
+    "aten::mm",
+    "aten::addmm",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "bytemill::product",
+    "mkldnn::_linear_pointwise",
+}
+"""The linear layers and torch's attention. Blockwise attention consists of many small products that are overwritten, so
+it is computed again."""
 
 
-def _feed_forward(
-    config: ModelConfig, device: torch.device | str | None, dtype: torch.dtype | None
-) -> Module:
-    if config.feed_forward == "swiglu":
-        return SwiGLU(config.d_model, config.d_ff, config.bias, device=device, dtype=dtype)
-    return FeedForward(
-        config.d_model, config.d_ff, config.feed_forward, bias=config.bias, device=device, dtype=dtype
-    )
+class Checkpointed(Module):
+    """A block that saves less of itself for the backward pass, which computes the rest again (Chen et al. 2016).
+
+    Results and gradients are those of the block. It saves its input. Just before its backward pass, its forward pass
+    runs once more: completely ("full"), or without the matrix products and the attention, whose results are saved too
+    ("selective"; Korthikanti et al. 2022).
+
+    Args:
+        block: The block. Its parameters are not parameters of this module.
+        name: What to save.
+        has_dropout: Restore the state of the random generators when the block is computed again.
+    """
+
+    def __init__(self, block: Module, name: CheckpointingName, *, has_dropout: bool) -> None:
+        super().__init__()
+        self._block = (block,)  # a tuple hides it from `parameters`
+        self._options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": has_dropout}
+        if name == "selective":
+            self._options["context_fn"] = partial(_torch.create_selective_checkpoint_contexts, _policy)
+
+    def forward(
+        self, x: Tensor, token_positions: Tensor | None = None, *, document_starts: Tensor | None = None
+    ) -> Tensor:
+        return _torch.checkpoint(
+            self._block[0], x, token_positions, document_starts=document_starts, **self._options
+        )
+
+
+def _policy(_context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+    is_saved = operation.name().partition(".")[0] in _SAVED
+    return CheckpointPolicy.MUST_SAVE if is_saved else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 class TransformerLM(Module):
@@ -931,7 +1039,7 @@ class TransformerLM(Module):
             TransformerBlock(config, rope, device, dtype) for _ in range(config.num_layers)
         )
         if config.norm_position == "pre":  # with post-norm, the last block ends with a norm
-            self.ln_final = _norm(config, device, dtype)
+            self.ln_final = NORMS[config.norm].load().of(config, device=device, dtype=dtype)
         self.lm_head = Linear(config.d_model, config.vocab_size, False, device=device, dtype=dtype)
         if config.tied_embeddings:
             self.lm_head.weight = self.token_embeddings.weight
@@ -1006,7 +1114,7 @@ class TransformerLM(Module):
         """Save less of each block for the backward pass of training, and compute the rest again.
 
         Args:
-            name: What to save; see `activation_checkpointing`.
+            name: What to save; see `Checkpointed`.
         """
         has_dropout = self.config.dropout > 0
         self._training_blocks = (
@@ -1073,7 +1181,7 @@ class TransformerLM(Module):
         if (n_before and n_tokens > 1) or cache.n_padding is not None:
             n_padding = None if cache.n_padding is None else (cache.n_padding - cache.n_dropped).clamp_min(0)
             n_keys = n_before - cache.n_dropped + n_tokens
-            window = self.config.sliding_window
+            window = self.config.attention.sliding_window
             mask = causal_mask(n_tokens, n_keys, window, n_padding=n_padding, device=ids.device)
         x = self._embed(ids, positions)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):

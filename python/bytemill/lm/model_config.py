@@ -1,13 +1,15 @@
-"""The shape of a model."""
+"""The shape of a model, and the parts that it may name: where their code is, and what they cost."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from bytemill.errors import BytemillError, ModelConfigError
-from bytemill.lm.settings import Settings
+from bytemill.lm.settings import Settings, flattened, nested
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -16,57 +18,81 @@ Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
 FeedForwardKind = Literal["swiglu", "gelu", "gelu_exact", "relu", "relu2"]
 """SwiGLU, or a name in `model.ACTIVATIONS`."""
-FEED_FORWARD_MATRICES: dict[FeedForwardKind, int] = {
-    "swiglu": 3,
-    "gelu": 2,
-    "gelu_exact": 2,
-    "relu": 2,
-    "relu2": 2,
-}
-"""Number of matrices of each feed-forward network: all but the last one are d_ff × d_model."""
+MixerName = Literal["attention"]
 NormPosition = Literal["pre", "post"]
 RopeScaling = Literal["linear", "llama3"]
 Initialization = Literal["textbook", "gpt2"]
+KernelName = Literal["auto", "torch", "triton", "scratch"]
+"""Choices of kernels; see `kernels.choice.choose_kernels`."""
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 KNOWN_OPTIONS = frozenset(
     {
-        *(
-            "vocab_size",
-            "context_length",
-            "d_model",
-            "num_layers",
-            "num_heads",
-            "num_kv_heads",
-            "head_dim",
-            "d_ff",
-        ),
-        *("rope_theta", "rope_scaling", "rope_factor", "rope_low_freq_factor", "rope_high_freq_factor"),
-        *(
-            "rope_original_context",
-            "rotary_fraction",
-            "norm",
-            "norm_position",
-            "norm_eps",
-            "norm_bias",
-            "qk_norm",
-        ),
-        *(
-            "position",
-            "feed_forward",
-            "sliding_window",
-            "tied_embeddings",
-            "bias",
-            "qkv_bias",
-            "logit_soft_cap",
-        ),
-        *("dropout", "initialization"),
+        *("vocab_size", "context_length", "d_model", "num_layers", "num_heads", "d_ff"),
+        *("attention.num_kv_heads", "attention.head_dim", "attention.qk_norm", "attention.qkv_bias"),
+        *("attention.sliding_window", "rope.theta", "rope.fraction", "rope.scaling", "rope.factor"),
+        *("rope.low_freq_factor", "rope.high_freq_factor", "rope.original_context"),
+        *("norm", "norm_position", "norm_eps", "norm_bias", "position", "feed_forward"),
+        *("tied_embeddings", "bias", "logit_soft_cap", "dropout", "initialization"),
     }
 )
 """The options that export, planning and the core's decoder know. A new one stays out of this list: each of the three
-refuses models that use it until it is taught what it means (`ModelConfig.unknown_options`)."""
+refuses models that use it until it is taught what it means (`ModelConfig.unknown_options`). Planning also knows the
+mixer, and the options that its entry names."""
+
+
+class AttentionConfig(Settings):
+    """Settings of attention: the table `attention` of a model."""
+
+    error_type: ClassVar[type[BytemillError]] = ModelConfigError
+
+    num_kv_heads: Count | None = None
+    """Number of key and value heads, shared by groups of query heads; by default num_heads."""
+    head_dim: Count | None = None
+    """Width of a head; by default d_model / num_heads."""
+    qk_norm: bool = False
+    """Normalize each head of queries and keys with RMSNorm, before the rotary embedding."""
+    sliding_window: Count | None = None
+    """Number of most recent tokens that a token attends to, itself included; by default all."""
+    qkv_bias: bool = False
+    """Add a bias to queries, keys and values, also without bias."""
+
+
+class RopeConfig(Settings):
+    """Settings of the rotary embedding: the table `rope` of a model."""
+
+    error_type: ClassVar[type[BytemillError]] = ModelConfigError
+
+    theta: PositiveFloat = 10_000.0
+    """Base of the rotary embedding's wavelengths."""
+    scaling: RopeScaling | None = None
+    """Lengthen the rotary embedding's wavelengths for long contexts: all of them (linear), or as Llama 3.1 does."""
+    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    """Factor by which scaling lengthens wavelengths."""
+    low_freq_factor: PositiveFloat = 1.0
+    """With scaling llama3, lengthen wavelengths above original_context / low_freq_factor in full."""
+    high_freq_factor: PositiveFloat = 4.0
+    """With scaling llama3, keep wavelengths below original_context / high_freq_factor."""
+    original_context: Count = 8192
+    """With scaling llama3, context length before scaling."""
+    fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of each head that the rotary embedding rotates, from its start."""
+
+    @model_validator(mode="after")
+    def _check_scaling(self) -> Self:
+        if self.scaling is None and self.factor != 1:
+            raise ModelConfigError(
+                f"factor is {self.factor}, but rope.scaling is not set",
+                hint="set rope.scaling to linear or llama3",
+            )
+        if self.scaling == "llama3" and self.high_freq_factor <= self.low_freq_factor:
+            raise ModelConfigError(
+                f"high_freq_factor {self.high_freq_factor} is not above rope.low_freq_factor {self.low_freq_factor}",
+                hint="Llama 3.1 uses 4 and 1",
+            )
+        return self
 
 
 class ModelConfig(Settings):
@@ -94,20 +120,12 @@ class ModelConfig(Settings):
     """Number of query heads."""
     d_ff: Count
     """Inner width of the feed-forward network."""
-    rope_theta: PositiveFloat = 10_000.0
-    """Base of the rotary embedding's wavelengths."""
-    rope_scaling: RopeScaling | None = None
-    """Lengthen the rotary embedding's wavelengths for long contexts: all of them (linear), or as Llama 3.1 does."""
-    rope_factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
-    """Factor by which rope_scaling lengthens wavelengths."""
-    rope_low_freq_factor: PositiveFloat = 1.0
-    """With rope_scaling llama3, lengthen wavelengths above rope_original_context / rope_low_freq_factor in full."""
-    rope_high_freq_factor: PositiveFloat = 4.0
-    """With rope_scaling llama3, keep wavelengths below rope_original_context / rope_high_freq_factor."""
-    rope_original_context: Count = 8192
-    """With rope_scaling llama3, context length before scaling."""
-    rotary_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of each head that the rotary embedding rotates, from its start."""
+    attention: Annotated[AttentionConfig, Field(strict=False)] = AttentionConfig()
+    """Settings of attention."""
+    rope: Annotated[RopeConfig, Field(strict=False)] = RopeConfig()
+    """Settings of the rotary embedding."""
+    mixer: MixerName = "attention"
+    """What mixes the tokens of a block."""
     norm: Norm = "rms"
     """RMSNorm or LayerNorm."""
     position: Position = "rotary"
@@ -116,22 +134,12 @@ class ModelConfig(Settings):
     """Feed-forward network: SwiGLU (three matrices), or two matrices with GELU (tanh), exact GELU, ReLU or ReLU²."""
     norm_position: NormPosition = "pre"
     """Normalize before each sub-layer (pre), or after its output is added to the stream (post)."""
-    num_kv_heads: Count | None = None
-    """Number of key and value heads, shared by groups of query heads; by default num_heads."""
-    head_dim: Count | None = None
-    """Width of a head; by default d_model / num_heads."""
-    qk_norm: bool = False
-    """Normalize each head of queries and keys with RMSNorm, before the rotary embedding."""
-    sliding_window: Count | None = None
-    """Number of most recent tokens that a token attends to, itself included; by default all."""
     tied_embeddings: bool = False
     """Use the token embedding as the output layer."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Dropout rate of embeddings, attention weights and sub-layer outputs during training."""
     bias: bool = False
     """Add a bias to every linear layer except the output layer."""
-    qkv_bias: bool = False
-    """Add a bias to queries, keys and values, also without bias."""
     norm_bias: bool = True
     """Add a bias in LayerNorm."""
     norm_eps: PositiveFloat = 1e-5
@@ -143,15 +151,15 @@ class ModelConfig(Settings):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
-        if self.head_dim is None and self.d_model % self.num_heads:
+        if self.attention.head_dim is None and self.d_model % self.num_heads:
             raise ModelConfigError(
                 f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}",
-                hint=f"set num_heads to {_divisors_near(self.d_model, self.num_heads)}, or set head_dim",
+                hint=f"set num_heads to {_divisors_near(self.d_model, self.num_heads)}, or set attention.head_dim",
             )
         if self.num_heads % self.n_kv_heads:
             raise ModelConfigError(
-                f"num_heads {self.num_heads} is not divisible by num_kv_heads {self.n_kv_heads}",
-                hint=f"set num_kv_heads to {_divisors_near(self.num_heads, self.n_kv_heads)}",
+                f"num_heads {self.num_heads} is not divisible by attention.num_kv_heads {self.n_kv_heads}",
+                hint=f"set attention.num_kv_heads to {_divisors_near(self.num_heads, self.n_kv_heads)}",
             )
         self._check_rotary()
         if self.position == "sinusoidal" and self.d_model % 2:
@@ -163,43 +171,32 @@ class ModelConfig(Settings):
 
     def _check_rotary(self) -> None:
         if self.position == "rotary" and self.d_head % 2:
-            name = "d_model / num_heads" if self.head_dim is None else "head_dim"
+            name = "d_model / num_heads" if self.attention.head_dim is None else "attention.head_dim"
             raise ModelConfigError(
                 f"position 'rotary' needs an even head width, but {name} is {self.d_head}",
                 hint=f"make {name} even, or choose another position",
             )
         if self.position == "rotary" and (self.d_rotary % 2 or not self.d_rotary):
             raise ModelConfigError(
-                f"rotary_fraction {self.rotary_fraction} of a head of width {self.d_head} is {self.d_rotary}, which is "
+                f"rope.fraction {self.rope.fraction} of a head of width {self.d_head} is {self.d_rotary}, which is "
                 "not an even number above 0",
-                hint="choose another rotary_fraction",
-            )
-        if self.rope_scaling is None and self.rope_factor != 1:
-            raise ModelConfigError(
-                f"rope_factor is {self.rope_factor}, but rope_scaling is not set",
-                hint="set rope_scaling to linear or llama3",
-            )
-        if self.rope_scaling == "llama3" and self.rope_high_freq_factor <= self.rope_low_freq_factor:
-            raise ModelConfigError(
-                f"rope_high_freq_factor {self.rope_high_freq_factor} is not above rope_low_freq_factor "
-                f"{self.rope_low_freq_factor}",
-                hint="Llama 3.1 uses 4 and 1",
+                hint="choose another rope.fraction",
             )
 
     @property
     def d_head(self) -> int:
         """Width of one head."""
-        return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
+        return self.d_model // self.num_heads if self.attention.head_dim is None else self.attention.head_dim
 
     @property
     def d_rotary(self) -> int:
         """Width of the part of a head that the rotary embedding rotates."""
-        return int(self.rotary_fraction * self.d_head)
+        return int(self.rope.fraction * self.d_head)
 
     @property
     def n_kv_heads(self) -> int:
         """Number of key and value heads."""
-        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+        return self.num_heads if self.attention.num_kv_heads is None else self.attention.num_kv_heads
 
     def unknown_options(self, also_known: Collection[str] = ()) -> list[str]:
         """Return the options, with their values, that are not in `KNOWN_OPTIONS` and differ from their defaults.
@@ -207,17 +204,17 @@ class ModelConfig(Settings):
         Args:
             also_known: Options that the caller knows besides.
         """
+        values = self.to_flat()
         return [
-            f"{name} {value!r}"
-            for name, field in type(self).model_fields.items()
-            if name not in KNOWN_OPTIONS
-            and name not in also_known
-            and (value := getattr(self, name)) != field.default
+            f"{name} {values[name]!r}"
+            for name, field in type(self).fields_by_name().items()
+            if name not in KNOWN_OPTIONS and name not in also_known and values[name] != field.default
         ]
 
     def replace(self, **changes: Any) -> ModelConfig:
-        """Return a validated copy with some fields changed."""
-        return ModelConfig(**{**self.to_dict(), **changes})
+        """Return a validated copy with some fields changed; of a table, only the settings that a change names."""
+        changed = {name: own.to_dict() if isinstance(own, Settings) else own for name, own in changes.items()}
+        return ModelConfig(**nested({**self.to_flat(), **flattened(changed)}))
 
 
 def _divisors_near(number: int, target: int) -> str:
@@ -226,3 +223,167 @@ def _divisors_near(number: int, target: int) -> str:
     below = [d for d in divisors if d < target][-1:]
     above = [d for d in divisors if d > target][:1]
     return " or ".join(str(d) for d in below + above)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers per token that the backward pass needs: those always in float32, and those of matrix products."""
+
+    wide: int
+    narrow: int
+
+    def bytes(self, narrow_size: int) -> int:
+        return 4 * self.wide + narrow_size * self.narrow
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a block: where its code is, and what it costs.
+
+    A subclass counts what the part has. What it does not count is an error in planning, which names the part.
+    """
+
+    code: str
+    """`module:class`. The class has `of(config, …, device, dtype)`, which builds the part of a model."""
+    in_core: bool = False
+    """Whether the core's decoder computes it."""
+
+    def load(self) -> Any:
+        """Import the class."""
+        module, _, name = self.code.partition(":")
+        return getattr(import_module(module), name)
+
+    def matrices(self, config: ModelConfig) -> int:
+        """Return the number of parameters in its matrices."""
+        raise self._not_counted("parameters", config)
+
+    def vectors(self, config: ModelConfig) -> int:
+        """Return the number of its other parameters."""
+        raise self._not_counted("parameters", config)
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:  # noqa: ARG002
+        """Return the FLOPs of a forward pass over one sequence, by step."""
+        raise self._not_counted("FLOPs", config)
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Return what the forward pass saves for the backward pass."""
+        raise self._not_counted("bytes", config)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        """Return what selective checkpointing saves, and how many of its narrow numbers `saved` counts too."""
+        raise self._not_counted("bytes under selective checkpointing", config)
+
+    def _not_counted(self, what: str, config: ModelConfig) -> ModelConfigError:
+        names = {"mixer": MIXERS[config.mixer], "feed_forward": FEED_FORWARDS[config.feed_forward]}
+        option = next((option for option, part in names.items() if part is self), "norm")
+        return ModelConfigError(
+            f"the {what} of {option} {getattr(config, option)!r} are unknown",
+            hint="count them in its entry in bytemill.lm.model_config",
+        )
+
+
+@dataclass(frozen=True)
+class Mixer(Part):
+    """What mixes the tokens of a block. Its class also has `new_cache(config, batch_size, device, dtype)`."""
+
+    options: frozenset[str] = frozenset()
+    """Options of the model that only this mixer has, and that its counts take into account."""
+
+
+class _Attention(Mixer):
+    """Multi-head attention; queries, keys and values are computed from rows of d_model numbers."""
+
+    def matrices(self, config: ModelConfig) -> int:
+        d_q, d_kv = self._widths(config)
+        return 2 * config.d_model * d_q + 2 * config.d_model * d_kv
+
+    def vectors(self, config: ModelConfig) -> int:
+        d_q, d_kv = self._widths(config)
+        n = d_q + 2 * d_kv if config.bias or config.attention.qkv_bias else 0
+        return (
+            n
+            + (config.d_model if config.bias else 0)
+            + (2 * config.d_head if config.attention.qk_norm else 0)
+        )
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        d, (d_q, d_kv) = config.d_model, self._widths(config)
+        return {
+            "queries, keys, values": 2 * n_tokens * d * (d_q + 2 * d_kv),
+            "attention scores": 2 * n_tokens * n_tokens * d_q,
+            "weighted values": 2 * n_tokens * n_tokens * d_q,
+            "attention output": 2 * n_tokens * d_q * d,
+        }
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count queries, keys, values, the result of the heads, and a log Σ exp per head.
+
+        QK-norm saves its inputs and a statistic per head.
+        """
+        d_q, d_kv = self._widths(config)
+        if config.attention.qk_norm:
+            return Numbers(2 * config.num_heads + config.n_kv_heads, 3 * d_q + 3 * d_kv)
+        return Numbers(config.num_heads, 2 * d_q + 2 * d_kv)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        """Count the results of products and attention; `saved` has values and the result of the heads too."""
+        d_q, d_kv = self._widths(config)
+        return Numbers(config.num_heads, 2 * d_q + 2 * d_kv), d_q + d_kv
+
+    def _widths(self, config: ModelConfig) -> tuple[int, int]:
+        return config.num_heads * config.d_head, config.n_kv_heads * config.d_head
+
+
+@dataclass(frozen=True)
+class _FeedForward(Part):
+    """A network of `n_matrices` matrices, all but the last one d_ff × d_model."""
+
+    n_matrices: int = 2
+
+    def matrices(self, config: ModelConfig) -> int:
+        return self.n_matrices * config.d_model * config.d_ff
+
+    def vectors(self, config: ModelConfig) -> int:
+        return (self.n_matrices - 1) * config.d_ff + config.d_model if config.bias else 0
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        return {"feed-forward": 2 * n_tokens * self.matrices(config)}
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count gate, inner and product (SwiGLU), or inner and its activation."""
+        return Numbers(0, self.n_matrices * config.d_ff)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        inner = (self.n_matrices - 1) * config.d_ff
+        return Numbers(0, inner), inner
+
+
+@dataclass(frozen=True)
+class _Norm(Part):
+    """A norm with a weight per number, and possibly a bias."""
+
+    n_statistics: int = 1
+    """Numbers per token that it saves beside its input."""
+    has_bias: bool = False
+
+    def vectors(self, config: ModelConfig) -> int:
+        return 2 * config.d_model if self.has_bias and config.norm_bias else config.d_model
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count its input, in float32, and its statistics."""
+        return Numbers(config.d_model + self.n_statistics, 0)
+
+
+_MODEL = "bytemill.lm.model"
+MIXERS: dict[MixerName, Mixer] = {"attention": _Attention(f"{_MODEL}:MultiHeadSelfAttention", in_core=True)}
+FEED_FORWARDS: dict[FeedForwardKind, Part] = {
+    "swiglu": _FeedForward(f"{_MODEL}:SwiGLU", in_core=True, n_matrices=3),
+    "gelu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+    "gelu_exact": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+    "relu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+    "relu2": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+}
+NORMS: dict[Norm, Part] = {
+    "rms": _Norm(f"{_MODEL}:RMSNorm", in_core=True),
+    "layer": _Norm(f"{_MODEL}:LayerNorm", in_core=True, n_statistics=2, has_bias=True),
+}

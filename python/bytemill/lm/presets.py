@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bytemill.errors import ModelConfigError
-from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.model_config import AttentionConfig, ModelConfig
 from bytemill.lm.settings import suggestion
 
 
@@ -35,7 +35,7 @@ def _llama(d_model: int, num_layers: int, num_kv_heads: int, d_ff: int, *, tied:
         d_model=d_model,
         num_layers=num_layers,
         num_heads=d_model // 64,
-        num_kv_heads=num_kv_heads,
+        attention=AttentionConfig(num_kv_heads=num_kv_heads),
         d_ff=d_ff,
         tied_embeddings=tied,
     )
@@ -55,7 +55,7 @@ def _nanochat(depth: int) -> ModelConfig:
         num_heads=depth // 2,
         d_ff=256 * depth,
         feed_forward="relu2",
-        qk_norm=True,
+        attention=AttentionConfig(qk_norm=True),
         logit_soft_cap=15.0,
     )
 

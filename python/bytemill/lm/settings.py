@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -11,6 +11,8 @@ from bytemill.errors import BytemillError, RunConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from pydantic.fields import FieldInfo
 
 
 class Settings(BaseModel):
@@ -30,8 +32,57 @@ class Settings(BaseModel):
             raise _first_error(error, type(self), values) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every field by name, as values that JSON supports."""
+        """Return every field by name, as values that JSON supports; a table of settings is a dict."""
         return self.model_dump()
+
+    def to_flat(self) -> dict[str, Any]:
+        """Return every value by its dotted name, such as "rope.theta"."""
+        return flattened(self.to_dict())
+
+    @classmethod
+    def fields_by_name(cls) -> dict[str, FieldInfo]:
+        """Return every field by its dotted name; a table stands for its fields."""
+        found: dict[str, FieldInfo] = {}
+        for name, info in cls.model_fields.items():
+            if (kind := _table(info)) is not None:
+                found |= {f"{name}.{inner}": own for inner, own in kind.fields_by_name().items()}
+            else:
+                found[name] = info
+        return found
+
+
+def _table(field: FieldInfo) -> type[Settings] | None:
+    """Return the class of a field that is a table of settings; None for another field."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, Settings) else None
+
+
+def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the tables among values by their entries, with dotted names.
+
+    >>> flattened({"d_ff": 64, "rope": {"theta": 500.0}})
+    {'d_ff': 64, 'rope.theta': 500.0}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            inner = flattened(cast("dict[str, Any]", value))
+            found |= {f"{name}.{key}": each for key, each in inner.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with dotted names as tables; the inverse of `flattened`."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        *tables, last = name.split(".")
+        place = found
+        for table in tables:
+            place = place.setdefault(table, {})
+        place[last] = value
+    return found
 
 
 def suggestion(name: str, known: Iterable[str], fallback: str | None = None) -> str:
@@ -47,7 +98,12 @@ def _first_error(error: ValidationError, kind: type[Settings], values: Mapping[s
     first = details[0]
     context = first.get("ctx", {})
     if isinstance(own := context.get("error"), BytemillError):  # raised by a validator of a subclass
-        return own
+        if not first["loc"] or _table(kind.model_fields[str(first["loc"][0])]) is None:
+            return own
+        # The error of a table begins with the name of a setting, or is about an unknown one.
+        start = "unknown setting " if str(own).startswith("unknown setting ") else ""
+        message = f"{start}{first['loc'][0]}.{str(own).removeprefix(start)}"
+        return type(own)(message, hint=own.hint)
     if missing := [str(item["loc"][0]) for item in details if item["type"] == "missing"]:
         return kind.error_type(
             f"{', '.join(missing)} must be set", hint="set every size, or start from a preset"

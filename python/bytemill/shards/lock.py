@@ -26,7 +26,7 @@ from bytemill.system.atomic_files import (
     sync_folder,
     write_text,
 )
-from bytemill.system.file_lock import try_lock
+from bytemill.system.locks import try_lock
 
 _LOCK_NAME = ".lock"
 PLAN_NAME = ".units.json"

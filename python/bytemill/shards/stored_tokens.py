@@ -21,9 +21,9 @@ from bytemill.errors import BytemillError, ShardError
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.manifest import MANIFEST_NAME, files_of, read_manifest
 from bytemill.storage import StoreFolder
-from bytemill.storage.requests import RequestPool
+from bytemill.storage.store import RequestPool
 from bytemill.system.atomic_files import make_folder
-from bytemill.system.file_lock import try_lock
+from bytemill.system.locks import try_lock
 from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:

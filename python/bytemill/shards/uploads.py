@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bytemill.errors import ShardError
 from bytemill.shards.lock import held
-from bytemill.storage.requests import RequestPool
+from bytemill.storage.store import RequestPool
 from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ Stores have no rename. So data is written under names that no other attempt uses
 them, which a conditional write lets only one writer create. Who reads trusts that file alone.
 """
 
-from bytemill.storage.files import write_file
-from bytemill.storage.local_copies import exists, local_input, local_output, uploaded
+from bytemill.storage.files import exists, local_input, local_output, uploaded, write_file
 from bytemill.storage.location import is_url, shown, split_url, url_of
 from bytemill.storage.store import StoredObject, StoreFolder
 

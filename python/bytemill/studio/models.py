@@ -13,7 +13,7 @@ from bytemill.studio.errors import NotThereError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.training.saved_model import TrainedModel
     from bytemill.studio.library import Entry
     from bytemill.studio.stamps import Stamps
 
@@ -84,7 +84,7 @@ class Models:
         return {step: stamp for step, stamp in found.items() if stamp is not None}
 
     def _read(self, name: str, step: int | None, folder: Path) -> LoadedModel:
-        from bytemill.lm.loading import load_trained
+        from bytemill.lm.training.saved_model import load_trained
 
         files = model_files(folder)
         known = self._loaded.pop(folder, None)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1 << 20
 _PATHS = "paths"
-"""The table of where relative paths start from (`lm.training.config_sources.TABLE`, whose package needs torch)."""
+"""The table of where relative paths start from (`lm.training.config.TABLE`, whose package needs torch)."""
 
 
 def read_settings(run: Entry) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bytemill.formats.registry import FORMATS, format_of_name, left_out, render,
 from bytemill.storage import is_url, local_output, shown, uploaded
 from bytemill.storage.files import check_output_object
 from bytemill.storage.input_check import check_file_is_no_input
-from bytemill.system.output_file import check_output_file
+from bytemill.system.atomic_files import check_output_file
 from bytemill.tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 

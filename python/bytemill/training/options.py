@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from bytemill.errors import TokenizerError
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.storage import url_of
-from bytemill.storage.local_copies import working_path
+from bytemill.storage.files import working_path
 from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bytemill.errors import CorpusError, NotEnoughMemoryError
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.storage import exists, is_url, local_input, shown
 from bytemill.storage.input_check import check_file_is_no_input, check_folder_is_no_input
-from bytemill.system.output_lock import lock_output
+from bytemill.system.locks import lock_output
 from bytemill.tokenizer.tokenizer import Tokenizer
 from bytemill.tokenizer.training_report import TrainingReport
 from bytemill.training.counting import (

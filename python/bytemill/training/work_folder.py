@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from bytemill.corpus.documents import CorpusCounts, Position
 from bytemill.errors import OutputError
 from bytemill.system.atomic_files import make_folder, output_error, write_json
-from bytemill.system.file_lock import HeldLock, try_lock
+from bytemill.system.locks import HeldLock, try_lock
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -14,9 +14,8 @@ from tests.lm.conftest import Corpus
 
 from bytemill import Tokenizer
 from bytemill.errors import RunConfigError
-from bytemill.lm.evaluate.text import evaluate_text, score_text_file
-from bytemill.lm.generation.decoding import next_tokens
-from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
+from bytemill.lm.evaluate import evaluate_text, score_text_file
+from bytemill.lm.generation.decoding import SamplingParameters, next_log_probabilities, next_tokens
 from bytemill.lm.inspection import sampling_stages, surprisal, trace
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import ModelConfig, TransformerLM
@@ -26,9 +25,9 @@ SHAPE: dict[str, Any] = {
 }  # fmt: skip
 KINDS: list[dict[str, Any]] = [
     {},
-    {"num_kv_heads": 2, "qk_norm": True},
+    {"attention": {"num_kv_heads": 2, "qk_norm": True}},
     {"norm_position": "post", "position": "learned", "norm": "layer"},
-    {"sliding_window": 4, "tied_embeddings": True, "logit_soft_cap": 5.0},
+    {"tied_embeddings": True, "logit_soft_cap": 5.0, "attention": {"sliding_window": 4}},
     {"position": "sinusoidal", "feed_forward": "gelu", "bias": True},
 ]
 
@@ -148,7 +147,7 @@ def test_a_trace_holds_what_the_model_computes(kind: dict[str, Any]):
     ids = [5, 9, 5, 200, 17, 3, 3, 80, 41]
     found = trace(model, ids, n_best=3)
     n = len(ids)
-    window = kind.get("sliding_window")
+    window = kind.get("attention", {}).get("sliding_window")
     assert len(found.attention) == 3
     for layer, weights in zip(model.layers, found.attention, strict=True):
         assert weights.shape == (4, n, n)
@@ -168,7 +167,7 @@ def test_a_trace_holds_what_the_model_computes(kind: dict[str, Any]):
 
 
 def test_attention_is_that_of_each_query_head():
-    model = model_of(num_kv_heads=2)
+    model = model_of(attention={"num_kv_heads": 2})
     ids = [5, 9, 5, 200, 17]
     found = trace(model, ids)
     attn: Any = model.layers[0].attn

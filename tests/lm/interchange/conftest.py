@@ -12,7 +12,7 @@ import torch
 
 from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
-from bytemill.lm.loading import load_trained
+from bytemill.lm.training.saved_model import load_trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable

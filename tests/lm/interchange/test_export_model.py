@@ -17,16 +17,20 @@ from bytemill.errors import ModelConfigError, NotFiniteError, OutputError, Token
 from bytemill.formats.gguf_metadata import read_metadata
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.lm import ModelConfig, TransformerLM
-from bytemill.lm.interchange.architectures import check_supported
+from bytemill.lm.interchange.architectures import (
+    Ends,
+    check_supported,
+    keeps_ids,
+    read_model,
+    write_tokenizer,
+)
 from bytemill.lm.interchange.export_model import export_model
-from bytemill.lm.interchange.exported_tensors import read_model
-from bytemill.lm.interchange.exported_tokenizer import Ends, keeps_ids, write_tokenizer
 from bytemill.lm.interchange.huggingface import FAMILIES
 from bytemill.lm.interchange.import_model import import_model
-from bytemill.lm.model_folder import write_model_folder
 from bytemill.lm.training.config import resolve
+from bytemill.lm.training.saved_model import write_model_folder
 from bytemill.lm.training.trainer import train
-from bytemill.system.output_lock import lock_output
+from bytemill.system.locks import lock_output
 from tests.lm.conftest import TINY
 from tests.lm.interchange.conftest import MODELS, assert_equal_logits, qwen_tokenizer, random_ids
 
@@ -81,16 +85,25 @@ def test_import_and_export_return_the_same_files(
     [
         ("GPT2LMHeadModel", {**GPT2, "bias": True, "tied_embeddings": True}),
         ("GPT2LMHeadModel", {**GPT2, "norm_bias": False, "feed_forward": "relu2"}),
-        ("GPT2LMHeadModel", {**GPT2, "qkv_bias": True, "feed_forward": "gelu_exact", "norm_eps": 1e-3}),
-        ("LlamaForCausalLM", {**SMALL, "num_kv_heads": 2, "tied_embeddings": True}),
-        ("LlamaForCausalLM", {**SMALL, "bias": True, "head_dim": 12, "rope_theta": 500.0}),
+        (
+            "GPT2LMHeadModel",
+            {**GPT2, "feed_forward": "gelu_exact", "norm_eps": 1e-3, "attention": {"qkv_bias": True}},
+        ),
+        ("LlamaForCausalLM", {**SMALL, "tied_embeddings": True, "attention": {"num_kv_heads": 2}}),
         (
             "LlamaForCausalLM",
-            {**SMALL, "rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_context": 32},
+            {**SMALL, "bias": True, "attention": {"head_dim": 12}, "rope": {"theta": 500.0}},
         ),
-        ("MistralForCausalLM", {**SMALL, "sliding_window": 5, "rope_scaling": "linear", "rope_factor": 2.0}),
-        ("LlamaForCausalLM", {**SMALL, "qkv_bias": True, "num_kv_heads": 2}),
-        ("Qwen3ForCausalLM", {**SMALL, "qk_norm": True, "head_dim": 16, "num_kv_heads": 1}),
+        (
+            "LlamaForCausalLM",
+            {**SMALL, "rope": {"scaling": "llama3", "factor": 4.0, "original_context": 32}},
+        ),
+        (
+            "MistralForCausalLM",
+            {**SMALL, "attention": {"sliding_window": 5}, "rope": {"scaling": "linear", "factor": 2.0}},
+        ),
+        ("LlamaForCausalLM", {**SMALL, "attention": {"qkv_bias": True, "num_kv_heads": 2}}),
+        ("Qwen3ForCausalLM", {**SMALL, "attention": {"qk_norm": True, "head_dim": 16, "num_kv_heads": 1}}),
     ],
 )
 def test_transformers_loads_the_exported_model(
@@ -147,7 +160,7 @@ def test_transformers_gives_the_ids_of_the_exported_tokenizer(
 
 
 def test_qwen_2_needs_its_own_tokenizer(transformers: Any, corpus: Corpus, tmp_path: Path) -> None:
-    config = {**SMALL, "qkv_bias": True, "sliding_window": 5}
+    config = {**SMALL, "attention": {"qkv_bias": True, "sliding_window": 5}}
     model = save(tmp_path / "model", qwen_tokenizer(corpus), config)
     assert export_model(tmp_path / "model", tmp_path / "exported").architecture == "Qwen2ForCausalLM"
     other = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported").eval()
@@ -283,11 +296,11 @@ def test_half_precision_is_rounded_once(transformers: Any, tmp_path: Path) -> No
     [
         ({"logit_soft_cap": 15.0}, "llama, lacks logit_soft_cap 15.0"),
         ({"norm_position": "post"}, "llama, lacks norm_position 'post'"),
-        ({"rotary_fraction": 0.5}, "llama, lacks rotary_fraction 0.5"),
-        ({"qkv_bias": True, "qk_norm": True}, "lacks (qk_norm True|qkv_bias True)"),
+        ({"rope": {"fraction": 0.5}}, "llama, lacks rope.fraction 0.5"),
+        ({"attention": {"qkv_bias": True, "qk_norm": True}}, "lacks attention.(qk_norm True|qkv_bias True)"),
         ({"feed_forward": "relu2"}, "llama, lacks feed_forward 'relu2'"),
-        ({**GPT2, "num_kv_heads": 2}, "gpt2, lacks num_kv_heads 2 with num_heads 4"),
-        ({**GPT2, "head_dim": 16}, "gpt2, lacks head_dim 16"),
+        ({**GPT2, "attention": {"num_kv_heads": 2}}, "gpt2, lacks attention.num_kv_heads 2 with num_heads 4"),
+        ({**GPT2, "attention": {"head_dim": 16}}, "gpt2, lacks attention.head_dim 16"),
         ({"position": "sinusoidal", "norm": "layer"}, "lacks .*position 'sinusoidal'"),
     ],
 )

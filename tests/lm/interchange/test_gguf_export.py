@@ -63,10 +63,10 @@ def halves(rows: np.ndarray, d_head: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("architecture", "config"),
     [
-        ("llama", {**SMALL, "num_kv_heads": 2}),
+        ("llama", {**SMALL, "attention": {"num_kv_heads": 2}}),
         ("llama", {**SMALL, "bias": True, "tied_embeddings": True}),
-        ("qwen2", {**SMALL, "qkv_bias": True, "num_kv_heads": 1}),
-        ("qwen3", {**SMALL, "qk_norm": True, "head_dim": 16}),
+        ("qwen2", {**SMALL, "attention": {"qkv_bias": True, "num_kv_heads": 1}}),
+        ("qwen3", {**SMALL, "attention": {"qk_norm": True, "head_dim": 16}}),
     ],
 )
 def test_each_tensor_is_the_models(
@@ -120,7 +120,7 @@ def test_gpt2_has_stacked_projections_and_all_biases(corpus: Corpus, tmp_path: P
 
 
 def test_llama3_scaling_becomes_factors_of_the_frequencies(corpus: Corpus, tmp_path: Path) -> None:
-    scaling = {"rope_scaling": "llama3", "rope_factor": 4.0, "rope_original_context": 32}
+    scaling = {"rope": {"scaling": "llama3", "factor": 4.0, "original_context": 32}}
     model: Any = save(tmp_path / "model", corpus.tokenizer, {**SMALL, **scaling})
     export_model(tmp_path / "model", tmp_path / "out.gguf", format="gguf", dtype="bfloat16")
     _, tensors = read(tmp_path / "out.gguf")
@@ -130,8 +130,8 @@ def test_llama3_scaling_becomes_factors_of_the_frequencies(corpus: Corpus, tmp_p
 
 
 def test_what_gguf_cannot_hold_is_refused(corpus: Corpus, tmp_path: Path) -> None:
-    save(tmp_path / "window", corpus.tokenizer, {**SMALL, "sliding_window": 4})
-    with pytest.raises(ModelConfigError, match=r"llama\.cpp .* lacks sliding_window 4"):
+    save(tmp_path / "window", corpus.tokenizer, {**SMALL, "attention": {"sliding_window": 4}})
+    with pytest.raises(ModelConfigError, match=r"llama\.cpp .* lacks attention\.sliding_window 4"):
         export_model(tmp_path / "window", tmp_path / "out", format="gguf")
     save(tmp_path / "exact", corpus.tokenizer, {**GPT2, "feed_forward": "gelu_exact"})
     with pytest.raises(ModelConfigError, match=r"llama\.cpp .* lacks feed_forward 'gelu_exact'"):

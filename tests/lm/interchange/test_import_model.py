@@ -14,8 +14,8 @@ import bytemill
 from bytemill.errors import CheckpointError, ModelConfigError, OutputError, TokenizerError
 from bytemill.lm.generation import generate
 from bytemill.lm.interchange.import_model import import_model
-from bytemill.lm.loading import load_trained
-from bytemill.system.output_lock import lock_output
+from bytemill.lm.training.saved_model import load_trained
+from bytemill.system.locks import lock_output
 from tests.lm.interchange.conftest import MODELS, assert_equal_logits, random_ids
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.lm import ModelConfig
-from bytemill.lm.interchange.tensor_map import Layout, entries, tensor_shapes
+from bytemill.lm.interchange.architectures import Layout, entries, tensor_shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def config(layout: str, **options: Any) -> ModelConfig:
     if "gpt" in layout.removeprefix("gguf"):
-        options |= {"norm": "layer", "position": "learned", "feed_forward": "gelu", "num_kv_heads": None}
-        options |= {"head_dim": None, "qk_norm": False, "qkv_bias": False}
+        options |= {"norm": "layer", "position": "learned", "feed_forward": "gelu", "attention": {}}
     return ModelConfig(
         vocab_size=7,
         context_length=5,
@@ -43,7 +42,10 @@ def test_the_layouts_are_bijections(
     layout: Layout, tied: bool, bias: bool, qk_norm: bool, kv_heads: int | None, head_dim: int | None
 ) -> None:
     shape = config(
-        layout, tied_embeddings=tied, bias=bias, qk_norm=qk_norm, num_kv_heads=kv_heads, head_dim=head_dim
+        layout,
+        tied_embeddings=tied,
+        bias=bias,
+        attention={"qk_norm": qk_norm, "num_kv_heads": kv_heads, "head_dim": head_dim},
     )
     shapes = tensor_shapes(shape)
     state = {name: torch.randn(own) for name, own in shapes.items()}
@@ -60,7 +62,7 @@ def test_the_layouts_are_bijections(
 
 @pytest.mark.parametrize("layout", ["llama", "gguf-qwen"])
 def test_rows_of_queries_and_keys_are_stored_as_halves(layout: Layout) -> None:
-    shape = config(layout, head_dim=4)
+    shape = config(layout, attention={"head_dim": 4})
     (entry,) = (entry for entry in entries(layout, shape) if entry.ours == ("layers.1.attn.k_proj.weight",))
     rows = torch.arange(16.0)[:, None].expand(16, 8)
     first = entry.to_theirs({entry.ours[0]: rows})[:8, 0].tolist()

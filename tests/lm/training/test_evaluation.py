@@ -12,13 +12,19 @@ import bytemill
 from bytemill.cli.lm_training import TrainingView
 from bytemill.errors import CorpusError, NotFiniteError, RunConfigError
 from bytemill.lm.batches import JoinedShards, spread_starts
-from bytemill.lm.evaluate import LossByClass, evaluate_hellaswag, evaluate_windows, read_items
-from bytemill.lm.evaluate.token_classes import CLASSES, token_class
-from bytemill.lm.loading import load_trained
+from bytemill.lm.evaluate import (
+    CLASSES,
+    LossByClass,
+    evaluate_hellaswag,
+    evaluate_windows,
+    read_items,
+    token_class,
+)
 from bytemill.lm.loss import token_byte_counts
-from bytemill.lm.training import evaluation
+from bytemill.lm.training import trainer
 from bytemill.lm.training.data import data_folders
 from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.saved_model import load_trained
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:
@@ -148,7 +154,7 @@ def test_logits_that_are_not_finite_do_not_end_a_run(
     def fail(*_: Any, **__: Any) -> None:
         raise NotFiniteError("the logits are not finite")
 
-    monkeypatch.setattr(evaluation, "evaluate_hellaswag", fail)
+    monkeypatch.setattr(trainer, "evaluate_hellaswag", fail)
     resolved = settings(training__steps=2, run__hellaswag=str(items), run__hellaswag_every=1)
     folder = train(resolved, on_record=TrainingView(quiet=False))
     records = read_metrics(folder.metrics, "hellaswag")

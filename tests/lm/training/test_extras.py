@@ -12,17 +12,16 @@ from safetensors.torch import load_file
 
 from bytemill.errors import CheckpointError, TrainingDivergedError
 from bytemill.lm.batches import ShardBatches
-from bytemill.lm.loading import load_trained
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.optim import AdamW, Muon
 from bytemill.lm.processes import Processes
 from bytemill.lm.training import trainer
-from bytemill.lm.training.batch_reader import n_sequences
 from bytemill.lm.training.config import TrainConfig, resolve
-from bytemill.lm.training.log_records import MEASURED
-from bytemill.lm.training.metrics_log import read_metrics
-from bytemill.lm.training.optimization import describe_groups, make_optimizer, set_rates
+from bytemill.lm.training.data import n_sequences
+from bytemill.lm.training.metrics_log import MEASURED, read_metrics
+from bytemill.lm.training.run import describe_groups, make_optimizer, set_rates
 from bytemill.lm.training.run_checkpoint import AVERAGE, TRAINER, WEIGHTS
+from bytemill.lm.training.saved_model import load_trained
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.lm import TransformerLM
-    from bytemill.lm.loading import WeightsName
     from bytemill.lm.training.config import Resolved
     from bytemill.lm.training.run_folder import RunFolder
+    from bytemill.lm.training.saved_model import WeightsName
 
     from ..conftest import Corpus
 

@@ -14,10 +14,9 @@ from bytemill.errors import CheckpointError, RunConfigError
 from bytemill.lm import ModelConfig, TransformerLM
 from bytemill.lm.batches import JoinedShards
 from bytemill.lm.evaluate import score_shards
-from bytemill.lm.loading import load_trained
-from bytemill.lm.model_folder import write_model_folder
 from bytemill.lm.training.config import Resolved, resolve
-from bytemill.lm.training.initial_weights import initial_layers
+from bytemill.lm.training.preparation import initial_layers
+from bytemill.lm.training.saved_model import load_trained, write_model_folder
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from safetensors.torch import load_file
 
 from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError, ShardError
 from bytemill.lm.generation.decoding import generate
-from bytemill.lm.loading import load_trained
 from bytemill.lm.training import run_checkpoint
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.run_checkpoint import FORMAT, MANIFEST, OPTIMIZER, TRAINER, WEIGHTS
 from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.saved_model import load_trained
 from bytemill.lm.training.trainer import train
 from bytemill.shards.background_check import BackgroundCheck
 

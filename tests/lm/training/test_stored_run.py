@@ -16,13 +16,11 @@ from typing import Any
 import pytest
 
 from bytemill.errors import BytemillError, CheckpointError, OutputError, StorageError
-from bytemill.lm.loading import load_trained
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_checkpoint import MANIFEST, read_checkpoint
-from bytemill.lm.training.run_folder import RunFolder
-from bytemill.lm.training.saved_model import find_saved_model
-from bytemill.lm.training.stored_run import RUN_NAME, StoredRun
+from bytemill.lm.training.run_folder import RUN_NAME, RunFolder, StoredRun
+from bytemill.lm.training.saved_model import find_saved_model, load_trained
 from bytemill.lm.training.trainer import train
 from bytemill.storage import StoreFolder
 from tests.support.s3_server import Request, S3Server
@@ -239,7 +237,7 @@ def hostile() -> Iterator[bytes]:
 
 def test_a_hostile_run_json_is_refused_and_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store = OneObject(b"")
-    monkeypatch.setattr("bytemill.lm.training.stored_run.StoreFolder", lambda _: store)
+    monkeypatch.setattr("bytemill.lm.training.run_folder.StoreFolder", lambda _: store)
     for store.data in hostile():
         with pytest.raises(CheckpointError) as raised:
             StoredRun("s3://bucket/run", tmp_path / "run").fetch()

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from bytemill.lm.generation.context_window import window_start
+from bytemill.lm.generation.decoding import window_start
 from tests.studio.browser.conftest import until
 from tests.studio.conftest import id_of
 

@@ -154,8 +154,8 @@ interface GenerationState {
 export function generationSnippet({ model, prompt, sampling, maxTokens, seed, ids }: GenerationState): Snippet {
   const parameters = Object.entries(sampling).map(([name, value]) => `${name}=${value}`);
   const loaded =
-    `from bytemill.lm.generation.sampling import SamplingParameters\n` +
-    `from bytemill.lm.loading import load_trained\n\n` +
+    `from bytemill.lm.generation.decoding import SamplingParameters\n` +
+    `from bytemill.lm.training.saved_model import load_trained\n\n` +
     `trained = load_trained(${pythonString(model)})\n` +
     `sampling = SamplingParameters(${parameters.join(", ")})\n`;
   const seedText = seed === null ? "None" : String(seed);
@@ -204,7 +204,7 @@ export function surprisalSnippet({ models, text, isEvaluated }: SurprisalState):
   if (!text) return null;
   return {
     python: () =>
-      `from bytemill.lm.inspection import surprisal\nfrom bytemill.lm.loading import load_trained\n\n` +
+      `from bytemill.lm.inspection import surprisal\nfrom bytemill.lm.training.saved_model import load_trained\n\n` +
       `text = ${pythonString(text)}\n` +
       `for path in [${models.map(pythonString).join(", ")}]:\n` +
       `    trained = load_trained(path)\n` +
@@ -234,9 +234,9 @@ export function insideSnippet({ model, text, layer, head, token, isCut, nTokens 
   if (!text) return null;
   return {
     python: () =>
-      `from bytemill.lm.generation.context_window import window_start\n` +
+      `from bytemill.lm.generation.decoding import window_start\n` +
       `from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids\n` +
-      `from bytemill.lm.inspection import trace\nfrom bytemill.lm.loading import load_trained\n\n` +
+      `from bytemill.lm.inspection import trace\nfrom bytemill.lm.training.saved_model import load_trained\n\n` +
       `trained = load_trained(${pythonString(model)})\n` +
       `config = trained.model.config\n` +
       `ids = prompt_ids(trained.tokenizer, ${pythonString(text)}, trained.bos_id)\n` +

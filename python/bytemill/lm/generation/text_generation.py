@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.decoding import NextToken, next_tokens
-from bytemill.lm.generation.sampling import SamplingParameters
+from bytemill.lm.generation.decoding import NextToken, SamplingParameters, next_tokens
 from bytemill.lm.model import softmax
 
 if TYPE_CHECKING:

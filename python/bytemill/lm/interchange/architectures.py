@@ -1,35 +1,48 @@
-"""Which architecture of other programs has exactly the options of a model."""
+"""Architectures of other programs: options, names of tensors, tokenizers, and a model in their terms."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from bytemill.errors import ModelConfigError
-from bytemill.lm.interchange.exported_tokenizer import keeps_ids
+import torch
+from torch import Tensor
+
+from bytemill.errors import ModelConfigError, NotFiniteError, TokenizerError
+from bytemill.formats.gguf import BEGIN_NAMES, END_NAMES, PRE_TOKENIZERS, same_split
+from bytemill.formats.huggingface.exchange import default_config, with_bos, write_folder
+from bytemill.formats.spec import TokenizerMetadata
+from bytemill.lm.device import memory_errors
+from bytemill.lm.model import TransformerLM
+from bytemill.lm.tensors import not_finite
+from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from bytemill.formats.spec import TokenizerSpec
     from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.training.saved_model import SavedModel
 
 
 _NO_OPTIONS: dict[str, tuple[Any, ...]] = {
     "norm_position": ("pre",),
     "logit_soft_cap": (None,),
-    "sliding_window": (None,),
-    "qk_norm": (False,),
+    "attention.sliding_window": (None,),
+    "attention.qk_norm": (False,),
 }
 _LLAMA: dict[str, tuple[Any, ...]] = {
     "norm": ("rms",),
     "position": ("rotary",),
     "feed_forward": ("swiglu",),
-    "rotary_fraction": (1.0,),
+    "rope.fraction": (1.0,),
     "bias": (False,),
-    "qkv_bias": (False,),
+    "attention.qkv_bias": (False,),
     **_NO_OPTIONS,
 }
-_ANY_WINDOW: dict[str, tuple[Any, ...]] = {"sliding_window": ()}
+_ANY_WINDOW: dict[str, tuple[Any, ...]] = {"attention.sliding_window": ()}
 EXPRESSED: dict[str, dict[str, tuple[Any, ...]]] = {
     "gpt2": {
         "norm": ("layer",),
@@ -37,13 +50,16 @@ EXPRESSED: dict[str, dict[str, tuple[Any, ...]]] = {
         "feed_forward": ("gelu", "gelu_exact", "relu", "relu2"),
         **_NO_OPTIONS,
     },
-    "qwen2": {**_LLAMA, **_ANY_WINDOW, "qkv_bias": (True,)},
-    "llama": {**_LLAMA, "bias": (False, True), "qkv_bias": ()},
+    "qwen2": {**_LLAMA, **_ANY_WINDOW, "attention.qkv_bias": (True,)},
+    "llama": {**_LLAMA, "bias": (False, True), "attention.qkv_bias": ()},
     "mistral": {**_LLAMA, **_ANY_WINDOW},
-    "qwen3": {**_LLAMA, **_ANY_WINDOW, "qk_norm": (True,)},
+    "qwen3": {**_LLAMA, **_ANY_WINDOW, "attention.qk_norm": (True,)},
 }
 """Per architecture of transformers the values that it has of each option; () stands for all."""
-_LLAMA_CPP_QWEN: dict[str, tuple[Any, ...]] = {"sliding_window": (None,), "rope_scaling": (None, "linear")}
+_LLAMA_CPP_QWEN: dict[str, tuple[Any, ...]] = {
+    "attention.sliding_window": (None,),
+    "rope.scaling": (None, "linear"),
+}
 GGUF_EXPRESSED = {
     "gpt2": {**EXPRESSED["gpt2"], "feed_forward": ("gelu",)},
     "qwen2": {**EXPRESSED["qwen2"], **_LLAMA_CPP_QWEN},
@@ -92,15 +108,16 @@ def with_zero_biases(config: ModelConfig, architecture: str) -> ModelConfig:
     """Return the shape of the exported model: with biases that the architecture has and the model does not."""
     if architecture == "gpt2":
         return config.replace(bias=True, norm_bias=True)
-    if architecture == "llama" and config.qkv_bias:
+    if architecture == "llama" and config.attention.qkv_bias:
         return config.replace(bias=True)
     return config
 
 
 def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig) -> Iterable[str]:
+    own = config.to_flat()
     for option, values in allowed.items():
-        value = getattr(config, option)
-        if option == "qkv_bias" and config.bias:
+        value = own[option]
+        if option == "attention.qkv_bias" and config.bias:
             continue  # all linear layers have one
         if values and value not in values:
             yield f"{option} {value!r}"
@@ -108,8 +125,334 @@ def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig
     is_divided = config.d_model % config.num_heads == 0
     if name == "gpt2":
         if config.n_kv_heads != config.num_heads:
-            yield f"num_kv_heads {config.n_kv_heads} with num_heads {config.num_heads}"
+            yield f"attention.num_kv_heads {config.n_kv_heads} with num_heads {config.num_heads}"
         if config.d_head * config.num_heads != config.d_model:
-            yield f"head_dim {config.d_head} with d_model {config.d_model} and num_heads {config.num_heads}"
+            yield f"attention.head_dim {config.d_head} with d_model {config.d_model} and num_heads {config.num_heads}"
     elif name == "llama" and not is_divided:
         yield f"d_model {config.d_model} that num_heads {config.num_heads} does not divide"
+
+
+Layout = Literal["gpt2", "nanogpt", "llama", "gguf-gpt2", "gguf-llama", "gguf-qwen"]
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor of another format, and the tensors of this package that it holds."""
+
+    theirs: str
+    ours: tuple[str, ...]
+    """Several tensors are stacked along their first dimension."""
+    is_transposed: bool = False
+    """Stored as (d_in, d_out)."""
+    d_head: int | None = None
+    """Width of the heads whose rows are stored as two halves. The rotary embedding of the other format rotates row i
+    with row i + d_head / 2, this package's row 2i with row 2i + 1."""
+
+    def shape(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+        """Return the shape in the other format, for this package's `shapes`."""
+        own = [shapes[name] for name in self.ours]
+        stacked = (sum(shape[0] for shape in own), *own[0][1:])
+        return stacked[::-1] if self.is_transposed else stacked
+
+    def to_ours(self, tensor: Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+        """Split the other format's tensor into tensors of `shapes`, in float32."""
+        tensor = (tensor.T if self.is_transposed else tensor).float()
+        parts: Sequence[Tensor] = torch.split(tensor, [shapes[name][0] for name in self.ours])
+        if self.d_head is not None:
+            order = torch.arange(self.d_head).view(2, -1).T.reshape(-1)
+            parts = [_reordered(part, order) for part in parts]
+        return {name: part.contiguous() for name, part in zip(self.ours, parts, strict=True)}
+
+    def to_theirs(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Return the other format's tensor."""
+        parts = [state[name].detach() for name in self.ours]
+        if self.d_head is not None:
+            order = torch.arange(self.d_head).view(-1, 2).T.reshape(-1)
+            parts = [_reordered(part, order) for part in parts]
+        tensor = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return (tensor.T if self.is_transposed else tensor).contiguous()
+
+
+def entries(layout: Layout, config: ModelConfig) -> list[Entry]:
+    """Return an entry for each tensor of a model in another format."""
+    shapes = tensor_shapes(config)
+    is_gpt2 = layout in ("gpt2", "nanogpt", "gguf-gpt2")
+    names = _GPT2_NAMES if is_gpt2 else _LLAMA_NAMES
+    if layout.startswith("gguf"):
+        names = {**_GGUF_NAMES, "w1": "ffn_up"} if is_gpt2 else _GGUF_NAMES
+    qkv = [(name, (f"attn.{name}",)) for name in ("q_proj", "k_proj", "v_proj")]
+    if is_gpt2:
+        qkv = [("qkv", tuple(ours for _, (ours,) in qkv))]
+    halves = config.d_head if layout in ("llama", "gguf-qwen") and config.position == "rotary" else None
+    result: list[Entry] = []
+
+    def add(theirs: str, ours: tuple[str, ...]) -> None:
+        for kind in ("weight", "bias"):
+            own = tuple(f"{name}.{kind}" for name in ours)
+            if own[0] in shapes:
+                is_matrix = len(shapes[own[0]]) == 2 and own[0].startswith("layers")
+                is_rotated = ours[0].rpartition(".")[2] in ("q_proj", "k_proj", "q_norm", "k_norm")
+                result.append(
+                    Entry(
+                        f"{theirs}.{kind}",
+                        own,
+                        is_transposed=layout == "gpt2" and is_matrix,
+                        d_head=halves if is_rotated else None,
+                    )
+                )
+
+    for ours in ("token_embeddings", "position_embeddings"):
+        add(names[ours], (ours,))
+    for number in range(config.num_layers):
+        block = names["layers"].format(number)
+        parts = [(name, (f"{folder}.{name}" if folder else name,)) for folder, name in _PARTS]
+        for name, ours in [*qkv, *parts]:
+            add(f"{block}.{names[name]}", tuple(f"layers.{number}.{own}" for own in ours))
+    add(names["ln_final"], ("ln_final",))
+    if not config.tied_embeddings:
+        add(names["lm_head"], ("lm_head",))
+    return result
+
+
+def tensor_shapes(config: ModelConfig) -> Shapes:
+    """Return the shape of each tensor of a model; tied tensors are listed once, under their first name."""
+    model = TransformerLM(config, device="meta")
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+def _reordered(rows: Tensor, order: Tensor) -> Tensor:
+    """Reorder the rows of each head."""
+    return rows.view(-1, len(order), *rows.shape[1:])[:, order].reshape(rows.shape)
+
+
+_PARTS = (
+    *(("attn", name) for name in ("q_norm", "k_norm", "output_proj")),
+    *(("", name) for name in ("ln1", "ln2")),
+    *(("ffn", name) for name in ("w1", "w2", "w3")),
+)
+# Names without the prefix "transformer." of GPT-2 or "model." of Llama. Absent: the architecture has no such tensor.
+_GPT2_NAMES = {
+    "token_embeddings": "wte",
+    "position_embeddings": "wpe",
+    "layers": "h.{}",
+    "ln_final": "ln_f",
+    "lm_head": "lm_head",
+    "qkv": "attn.c_attn",
+    "q_norm": "",
+    "k_norm": "",
+    "output_proj": "attn.c_proj",
+    "ln1": "ln_1",
+    "ln2": "ln_2",
+    "w1": "mlp.c_fc",
+    "w2": "mlp.c_proj",
+    "w3": "",
+}
+_LLAMA_NAMES = {
+    "token_embeddings": "embed_tokens",
+    "position_embeddings": "",
+    "layers": "layers.{}",
+    "ln_final": "norm",
+    "lm_head": "lm_head",
+    "q_proj": "self_attn.q_proj",
+    "k_proj": "self_attn.k_proj",
+    "v_proj": "self_attn.v_proj",
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "output_proj": "self_attn.o_proj",
+    "ln1": "input_layernorm",
+    "ln2": "post_attention_layernorm",
+    "w1": "mlp.gate_proj",
+    "w2": "mlp.down_proj",
+    "w3": "mlp.up_proj",
+}
+_GGUF_NAMES = {
+    "token_embeddings": "token_embd",
+    "position_embeddings": "position_embd",
+    "layers": "blk.{}",
+    "ln_final": "output_norm",
+    "lm_head": "output",
+    "qkv": "attn_qkv",
+    "q_proj": "attn_q",
+    "k_proj": "attn_k",
+    "v_proj": "attn_v",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "output_proj": "attn_output",
+    "ln1": "attn_norm",
+    "ln2": "ffn_norm",
+    "w1": "ffn_gate",
+    "w2": "ffn_down",
+    "w3": "ffn_up",
+}
+
+
+_GENERAL_CLASS = "PreTrainedTokenizerFast"
+"""The class of transformers that reads a tokenizer.json as it is."""
+_OWN_CLASSES = {"qwen2": "Qwen2Tokenizer"}
+"""Model types whose tokenizer transformers 5 reads with this class, whatever tokenizer_config.json says. It takes
+tokens and merges from tokenizer.json, and has a pattern, a normalizer and an end token of its own."""
+_PROBE = "It's 12345 naïve \u00e9 e\u0301 birds,\n\n  and\tI'LL see the 犬\u3000they’d 3.14 \r\n snake_case  "
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Special tokens around a text; None if the tokenizer has none."""
+
+    bos: str | None = None
+    eos: str | None = None
+    adds_bos: bool = False
+    """Whether `bos` began every text that the model was trained on, and is put before every text."""
+
+    def ids(self, tokenizer: Tokenizer) -> dict[str, int | None]:
+        """Return the ids under the names that transformers has for them."""
+        known = tokenizer.special_tokens
+        return {
+            "bos_token_id": None if self.bos is None else known[self.bos],
+            "eos_token_id": None if self.eos is None else known[self.eos],
+        }
+
+
+def ends_of(
+    tokenizer: Tokenizer, separator: int | None, bos_id: int | None = None, eos_token: str | None = None
+) -> Ends:
+    """Choose the tokens that begin and end a text.
+
+    The beginning is the token that began every training document, else the one that the tokenizer's files name.
+    The end is the explicit token, else the separator of the documents that the model was trained on, else the one that
+    the tokenizer's files name, else one with a usual name.
+
+    Args:
+        tokenizer: The tokenizer.
+        separator: Id of the token between documents in the training data, if there was one.
+        bos_id: Id of the token at the start of every training document, if there was one.
+        eos_token: The explicit token.
+
+    Raises:
+        TokenizerError: `eos_token` is not a special token.
+    """
+    known = tokenizer.special_tokens
+    if eos_token is not None and eos_token not in known:
+        raise TokenizerError(
+            f"{eos_token!r} is not a special token of the tokenizer",
+            hint=f"name one of {', '.join(known)}" if known else "leave out --eos-token",
+        )
+    by_id = {token_id: token for token, token_id in known.items()}
+    between, first = (None if token_id is None else by_id.get(token_id) for token_id in (separator, bos_id))
+    ends = (eos_token, between, tokenizer.eos_token, *END_NAMES)
+    begins = (first, tokenizer.bos_token, *BEGIN_NAMES, between)
+    return Ends(
+        bos=next((token for token in begins if token in known), None),
+        eos=next((token for token in ends if token in known), None),
+        adds_bos=first is not None,
+    )
+
+
+def keeps_ids(model_type: str, spec: TokenizerSpec) -> bool:
+    """Return whether transformers gives the ids of a tokenizer.json beside a model of this type."""
+    if model_type not in _OWN_CLASSES:
+        return True
+    return (
+        same_split(spec.pattern, PRE_TOKENIZERS[model_type].pattern)
+        and spec.normalizer == (("NFC",),)
+        and spec.ranks is None
+        and not spec.ignore_merges
+        and "<|endoftext|>" in spec.special_tokens
+    )
+
+
+def write_tokenizer(tokenizer: Tokenizer, ends: Ends, folder: Path, model_type: str) -> None:
+    """Write tokenizer.json and its sidecar files, with the class that reads it and the tokens around a text.
+
+    Raises:
+        TokenizerError: The format cannot represent the tokenizer.
+        OutputError: A file cannot be written.
+    """
+    spec = tokenizer.to_spec()
+    if ends.adds_bos and ends.bos is not None:
+        spec = with_bos(spec, ends.bos)
+    metadata = spec.metadata or TokenizerMetadata()
+    named = {} if ends.eos is None else {"eos_token": ends.eos}
+    config = default_config(spec) if metadata.config is None else metadata.config
+    tokens_map = metadata.special_tokens_map
+    metadata = replace(
+        metadata,
+        config={
+            **config,
+            "tokenizer_class": _OWN_CLASSES.get(model_type, _GENERAL_CLASS),
+            **named,
+        },
+        special_tokens_map=None if tokens_map is None else {**tokens_map, **named},
+    )
+    write_folder(replace(spec, metadata=metadata), folder)
+    if Tokenizer.load(folder).encode(_PROBE) != tokenizer.encode(_PROBE):
+        raise TokenizerError(f"{folder / 'tokenizer.json'} gives other ids than the tokenizer of the model")
+
+
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes of weights that are written, and their total."""
+
+
+def no_progress(_done: int, _total: int) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True)
+class ModelToExport:
+    """Weights, read to the CPU, and the tokenizer."""
+
+    saved: SavedModel
+    state: Mapping[str, Tensor]
+    tokenizer: Tokenizer | None
+    ends: Ends
+
+    def entries(self, layout: Layout, architecture: str) -> list[Entry]:
+        """Return an entry for each tensor of the other format."""
+        return entries(layout, with_zero_biases(self.saved.config.model, architecture))
+
+    def tensor(self, entry: Entry) -> Tensor:
+        """Return a tensor of the other format. Biases that this model does not have are zero."""
+        state = dict(self.state)
+        for name in entry.ours:
+            if name not in state:  # a bias has the width of the rows of its weight
+                state[name] = torch.zeros(len(state[name.replace(".bias", ".weight")]))
+        return entry.to_theirs(state)
+
+    def shapes(self, architecture: str) -> dict[str, tuple[int, ...]]:
+        """Return this package's shapes, with the biases that the architecture has."""
+        return tensor_shapes(with_zero_biases(self.saved.config.model, architecture))
+
+
+def read_model(
+    saved: SavedModel, tokenizer: Tokenizer | None, ends: Ends, dtype: torch.dtype
+) -> ModelToExport:
+    """Read the weights of a trained or imported model.
+
+    Args:
+        saved: The model.
+        tokenizer: Its tokenizer.
+        ends: The tokens around a text.
+        dtype: Type that the weights are to be stored in.
+
+    Raises:
+        NotFiniteError: The weights are not finite, or not in this type.
+        CheckpointError: The weights are damaged.
+        NotEnoughMemoryError: The weights do not fit into memory.
+    """
+    with memory_errors("close other programs"):
+        # Without initial values, which take longer to sample than the weights to read.
+        model = TransformerLM(saved.config.model, device="meta").to_empty(device="cpu")
+        if saved.config.model.tied_embeddings:
+            model.lm_head.weight = model.token_embeddings.weight
+        saved.load_weights(model)
+        for name, parameter in model.named_parameters():
+            values = parameter.detach()
+            if not bool(torch.isfinite(values).all()):
+                raise not_finite(model)
+            if not bool(torch.isfinite(values.to(dtype)).all()):
+                raise NotFiniteError(
+                    f"{name} has values up to {float(values.abs().max()):g}, which "
+                    f"{str(dtype).removeprefix('torch.')} cannot hold",
+                    hint="choose --precision bfloat16 or float32",
+                )
+    return ModelToExport(saved, dict(model.named_parameters()), tokenizer, ends)

@@ -1,27 +1,44 @@
-"""Export a trained or imported model to other programs."""
+"""Export a trained or imported model to other programs: as a folder for transformers or a GGUF file for llama.cpp."""
 
 from __future__ import annotations
 
 import fnmatch
+import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from bytemill.errors import OutputError
-from bytemill.lm.interchange.architectures import check_supported
-from bytemill.lm.interchange.exported_tensors import OnProgress, no_progress, read_model
-from bytemill.lm.interchange.exported_tokenizer import Ends, ends_of
-from bytemill.lm.interchange.gguf_export import write_gguf
+from bytemill._core import __version__
+from bytemill.errors import CheckpointError, OutputError, RunConfigError
+from bytemill.formats.gguf import add_tokenizer
+from bytemill.lm.checkpoint import open_tensors
+from bytemill.lm.interchange.architectures import (
+    Ends,
+    OnProgress,
+    check_supported,
+    ends_of,
+    no_progress,
+    read_model,
+)
 from bytemill.lm.interchange.huggingface import CONFIG_NAME, WEIGHT_FILES, write_folder
-from bytemill.lm.model_folder import check_output, files_in, locked_output
-from bytemill.lm.training.saved_model import find_saved_model
+from bytemill.lm.model import llama3_frequencies, rotary_frequencies
+from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.saved_model import check_output, files_in, find_saved_model, locked_output
 from bytemill.storage import StoreFolder, exists, local_output, shown, uploaded, url_of
 from bytemill.storage.input_check import check_file_is_no_input, check_folder_is_no_input
+from bytemill.system.atomic_files import make_folder, output_errors
+from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
+
+    from bytemill.lm.interchange.architectures import Layout, ModelToExport, OnProgress
+    from bytemill.lm.model_config import ModelConfig
+
 
 ExportFormat = Literal["huggingface", "gguf"]
 ExportType = Literal["float32", "bfloat16", "float16"]
@@ -126,3 +143,211 @@ def export_model(
         )
     files = [uploaded(file, local, output) for file in written]
     return Exported(architecture, files, saved.path, tokenizer is not None, saved.refused, ends.eos)
+
+
+_SETTINGS = (
+    ("vocab_size", "tokens in the vocabulary"),
+    ("hidden_size", "width"),
+    ("n_embd", "width"),
+    ("num_hidden_layers", "layers"),
+    ("n_layer", "layers"),
+    ("num_attention_heads", "attention heads"),
+    ("n_head", "attention heads"),
+    ("max_position_embeddings", "context length"),
+    ("n_positions", "context length"),
+)
+"""Names in the configurations of transformers, and what they are."""
+
+
+def model_card(folder: Path, weights: Sequence[Path], checkpoint: Path, repo: str) -> str:
+    """Return the model card of a folder that `export_model` has written, in Markdown with metadata for the hub.
+
+    Args:
+        folder: The folder.
+        weights: Its files of weights.
+        checkpoint: What was exported; the metrics of its run are reported if they are there.
+        repo: Name of the repository, for the example.
+    """
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    n_parameters = sum(map(_n_parameters, weights))
+    rows = [("architecture", ", ".join(config.get("architectures", []))), ("parameters", f"{n_parameters:,}")]
+    rows += [(what, f"{config[name]:,}") for name, what in _SETTINGS if name in config]
+    return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+tags:
+- bytemill
+---
+
+# {repo.rpartition("/")[2]}
+
+A language model trained with bytemill {__version__}.
+
+| | |
+|---|---|
+{_table(rows)}
+{_training(checkpoint)}## Use it
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("{repo}")
+tok = AutoTokenizer.from_pretrained("{repo}")
+```
+"""
+
+
+def _n_parameters(path: Path) -> int:
+    with open_tensors(path) as file:
+        return sum(math.prod(file.shape(name)) for name in file.names)
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    return "".join(f"| {name} | {value} |\n" for name, value in rows)
+
+
+def _training(checkpoint: Path) -> str:
+    """Return what is known of the training; nothing without the metrics of a run."""
+    try:
+        records = read_metrics(checkpoint.parent.parent / "metrics.jsonl")
+    except RunConfigError:
+        return ""
+    steps = [record for record in records if record.get("kind") == "step"]
+    validations = [record for record in records if record.get("kind") == "validation"]
+    rows: list[tuple[str, str]] = []
+    if steps:
+        rows.append(("steps", f"{steps[-1]['step']:,}"))
+        if isinstance(n_tokens := steps[-1].get("n_tokens"), int):
+            rows.append(("tokens", f"{n_tokens:,}"))
+    if validations:
+        last = validations[-1]
+        for name, what in (
+            ("loss", "validation loss"),
+            ("bits_per_byte", "bits per byte of validation text"),
+        ):
+            if isinstance(value := last.get(name), float):
+                rows.append((what, f"{value:.4f}"))
+    return f"## Training\n\n| | |\n|---|---|\n{_table(rows)}\n" if rows else ""
+
+
+_LAYOUTS: dict[str, Layout] = {
+    "gpt2": "gguf-gpt2",
+    "llama": "gguf-llama",
+    "qwen2": "gguf-qwen",
+    "qwen3": "gguf-qwen",
+}
+_FILE_TYPES = {torch.float32: "ALL_F32", torch.float16: "MOSTLY_F16", torch.bfloat16: "MOSTLY_BF16"}
+_TENSOR_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+
+def write_gguf(
+    model: ModelToExport, file: Path, *, name: str, dtype: torch.dtype, progress: OnProgress
+) -> str:
+    """Write metadata, tokenizer and tensors; return the architecture.
+
+    Vectors and position embeddings stay float32, as llama.cpp expects.
+
+    Args:
+        model: The model.
+        file: The file.
+        name: Name of the model in the metadata.
+        dtype: Type of the stored matrices.
+        progress: Called with the bytes of weights that are converted, and their total; then they are written.
+
+    Raises:
+        ModelConfigError: No architecture of llama.cpp has the options of the model.
+        CheckpointError: The model has no tokenizer.
+        TokenizerError: GGUF cannot represent the tokenizer.
+        MissingExtraError: The package `gguf` is not installed.
+        OutputError: The file cannot be written.
+    """
+    config = model.saved.config.model
+    architecture = check_supported(config, gguf=True)
+    if model.tokenizer is None:
+        raise CheckpointError(
+            f"{model.saved.path} has no tokenizer, which a GGUF file needs",
+            hint="import the model again with --tokenizer TOKENIZER",
+        )
+    gguf = import_library("gguf", "writing GGUF")
+    make_folder(file.parent)
+    # The library opens its file by name and leaves a partial file behind if it fails.
+    draft = file.with_name(f".{file.name}.tmp")
+    with output_errors(file):
+        try:
+            writer = gguf.GGUFWriter(draft, architecture)
+            writer.add_name(name)
+            writer.add_file_type(int(gguf.LlamaFileType[_FILE_TYPES[dtype]]))
+            _add_shape(writer, architecture, config)
+            add_tokenizer(
+                writer,
+                model.tokenizer.to_spec(),
+                bos_token=model.ends.bos,
+                eos_token=model.ends.eos,
+                adds_bos=model.ends.adds_bos,
+                n_ids=config.vocab_size,
+            )
+            _add_tensors(writer, gguf, architecture, model, dtype=dtype, progress=progress)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            draft.replace(file)
+        finally:
+            draft.unlink(missing_ok=True)
+    return architecture
+
+
+def _add_shape(writer: Any, architecture: str, config: ModelConfig) -> None:
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_context_length(config.context_length)
+    writer.add_embedding_length(config.d_model)
+    writer.add_block_count(config.num_layers)
+    writer.add_feed_forward_length(config.d_ff)
+    writer.add_head_count(config.num_heads)
+    if architecture == "gpt2":
+        writer.add_layer_norm_eps(config.norm_eps)
+        return
+    writer.add_head_count_kv(config.n_kv_heads)
+    writer.add_key_length(config.d_head)
+    writer.add_value_length(config.d_head)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_rope_dimension_count(config.d_head)
+    writer.add_rope_freq_base(config.rope.theta)
+    if config.rope.scaling == "linear":
+        writer.add_string(f"{architecture}.rope.scaling.type", "linear")
+        writer.add_rope_scaling_factor(config.rope.factor)
+
+
+def _add_tensors(
+    writer: Any,
+    gguf: Any,
+    architecture: str,
+    model: ModelToExport,
+    *,
+    dtype: torch.dtype,
+    progress: OnProgress,
+) -> None:
+    kind = gguf.GGMLQuantizationType[_TENSOR_TYPES[dtype]]
+    entries, shapes = model.entries(_LAYOUTS[architecture], architecture), model.shapes(architecture)
+    sizes = [torch.Size(entry.shape(shapes)).numel() * dtype.itemsize for entry in entries]
+    n_done = 0
+    for entry, size in zip(entries, sizes, strict=True):
+        n_done += size
+        progress(n_done, sum(sizes))
+        tensor = model.tensor(entry).float().numpy()
+        if tensor.ndim < 2 or entry.theirs.startswith("position_embd") or dtype == torch.float32:
+            writer.add_tensor(entry.theirs, tensor)
+        else:
+            writer.add_tensor(entry.theirs, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
+    config = model.saved.config.model
+    if config.rope.scaling == "llama3":
+        frequencies = rotary_frequencies(config.rope.theta, config.d_head)
+        scaled = llama3_frequencies(
+            frequencies,
+            config.rope.factor,
+            config.rope.low_freq_factor,
+            config.rope.high_freq_factor,
+            config.rope.original_context,
+        )
+        # llama.cpp divides the frequencies by these factors.
+        writer.add_tensor("rope_freqs.weight", (frequencies / scaled).float().numpy())

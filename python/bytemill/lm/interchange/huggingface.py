@@ -9,9 +9,8 @@ import torch
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.checkpoint import write_tensors
-from bytemill.lm.interchange.architectures import check_supported, with_zero_biases
-from bytemill.lm.interchange.exported_tokenizer import write_tokenizer
-from bytemill.lm.model_config import FeedForwardKind, ModelConfig
+from bytemill.lm.interchange.architectures import check_supported, with_zero_biases, write_tokenizer
+from bytemill.lm.model_config import AttentionConfig, FeedForwardKind, ModelConfig, RopeConfig
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
 
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.formats.spec import TokenizerSpec
-    from bytemill.lm.interchange.exported_tensors import ModelToExport, OnProgress
-    from bytemill.lm.interchange.tensor_map import Entry, Layout
+    from bytemill.lm.interchange.architectures import Entry, Layout, ModelToExport, OnProgress
 
 
 GPT2, LLAMA, MISTRAL, QWEN2, QWEN3 = "gpt2", "llama", "mistral", "qwen2", "qwen3"
@@ -191,16 +189,18 @@ def _read_llama(family: Family, values: Mapping[str, Any], location: str) -> Mod
         d_model=values["hidden_size"],
         num_layers=values["num_hidden_layers"],
         num_heads=heads,
-        num_kv_heads=kv_heads if kv_heads != heads else None,
-        head_dim=width if width * heads != values["hidden_size"] else None,
         d_ff=values["intermediate_size"],
         norm_eps=values["rms_norm_eps"],
         tied_embeddings=values["tie_word_embeddings"],
         bias=has_bias,
-        qkv_bias=family.model_type == QWEN2,
-        qk_norm=family.model_type == QWEN3,
-        sliding_window=_window(family, values, location),
-        **_read_rope(values, location),
+        attention=AttentionConfig(
+            num_kv_heads=kv_heads if kv_heads != heads else None,
+            head_dim=width if width * heads != values["hidden_size"] else None,
+            qkv_bias=family.model_type == QWEN2,
+            qk_norm=family.model_type == QWEN3,
+            sliding_window=_window(family, values, location),
+        ),
+        rope=RopeConfig(**_read_rope(values, location)),
     )
 
 
@@ -235,18 +235,18 @@ def _read_rope(values: Mapping[str, Any], location: str) -> dict[str, Any]:
     share = own.get("partial_rotary_factor", values.get("partial_rotary_factor", 1.0))
     if share not in (None, 1):
         raise _unsupported(location, "partial_rotary_factor", share)
-    result = {"rope_theta": own.get("rope_theta", values.get("rope_theta") or 10_000.0)}
+    result = {"theta": own.get("rope_theta", values.get("rope_theta") or 10_000.0)}
     try:
         if kind == "linear":
-            return {**result, "rope_scaling": "linear", "rope_factor": own["factor"]}
+            return {**result, "scaling": "linear", "factor": own["factor"]}
         if kind == "llama3":
             return {
                 **result,
-                "rope_scaling": "llama3",
-                "rope_factor": own["factor"],
-                "rope_low_freq_factor": own["low_freq_factor"],
-                "rope_high_freq_factor": own["high_freq_factor"],
-                "rope_original_context": own["original_max_position_embeddings"],
+                "scaling": "llama3",
+                "factor": own["factor"],
+                "low_freq_factor": own["low_freq_factor"],
+                "high_freq_factor": own["high_freq_factor"],
+                "original_context": own["original_max_position_embeddings"],
             }
     except KeyError as error:
         raise ModelConfigError(f"{location}: {key} of type {kind!r} lacks {error}") from error
@@ -305,21 +305,21 @@ def _write_llama(config: ModelConfig) -> dict[str, Any]:
         "head_dim": config.d_head,
         "hidden_act": "silu",
         "rms_norm_eps": config.norm_eps,
-        "rope_theta": config.rope_theta,
+        "rope_theta": config.rope.theta,
         "attention_bias": config.bias,
         "mlp_bias": config.bias,
         "attention_dropout": config.dropout,
-        "sliding_window": config.sliding_window,
-        "use_sliding_window": config.sliding_window is not None,
+        "sliding_window": config.attention.sliding_window,
+        "use_sliding_window": config.attention.sliding_window is not None,
         "max_window_layers": 0,
     }
-    if config.rope_scaling is not None:
-        document["rope_scaling"] = {"rope_type": config.rope_scaling, "factor": config.rope_factor}
-    if config.rope_scaling == "llama3":
+    if config.rope.scaling is not None:
+        document["rope_scaling"] = {"rope_type": config.rope.scaling, "factor": config.rope.factor}
+    if config.rope.scaling == "llama3":
         document["rope_scaling"] |= {
-            "low_freq_factor": config.rope_low_freq_factor,
-            "high_freq_factor": config.rope_high_freq_factor,
-            "original_max_position_embeddings": config.rope_original_context,
+            "low_freq_factor": config.rope.low_freq_factor,
+            "high_freq_factor": config.rope.high_freq_factor,
+            "original_max_position_embeddings": config.rope.original_context,
         }
     return document
 

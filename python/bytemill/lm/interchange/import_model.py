@@ -22,10 +22,16 @@ from bytemill.errors import (
 )
 from bytemill.formats.huggingface.exchange import without_special_tokens
 from bytemill.lm.checkpoint import open_tensors
+from bytemill.lm.interchange.architectures import entries, tensor_shapes
 from bytemill.lm.interchange.huggingface import read_config
-from bytemill.lm.interchange.tensor_map import entries, tensor_shapes
 from bytemill.lm.model_config import ModelConfig
-from bytemill.lm.model_folder import ModelFolder, check_output, files_in, locked_output, write_model_folder
+from bytemill.lm.training.saved_model import (
+    ModelFolder,
+    check_output,
+    files_in,
+    locked_output,
+    write_model_folder,
+)
 from bytemill.storage import local_input
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.tokenizer import open_tokenizer
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Mapping
 
-    from bytemill.lm.interchange.tensor_map import Layout
+    from bytemill.lm.interchange.architectures import Layout
 
 
 _PREFIXES = ("_orig_mod.", "transformer.", "model.")

@@ -15,22 +15,25 @@ import torch
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels.attention import causal_attention, sdpa, windowed_attention
-from bytemill.lm.kernels.elementwise import (
+from bytemill.lm.kernels.layers import (
     gated_silu,
     gelu_erf,
     gelu_tanh,
+    linear,
+    linear_losses,
     normalized,
+    prefers_onednn,
+    product,
     rotate_pairs,
     squared_relu,
 )
-from bytemill.lm.kernels.linear import linear, linear_losses, prefers_onednn, product
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
-    from bytemill.lm.kernels.names import KernelName
+    from bytemill.lm.model_config import KernelName
 
 
 class AttentionKernel(Protocol):
@@ -72,7 +75,7 @@ class Kernels:
     fused_adamw: bool = False
     """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
     core_decoding: bool = False
-    """Generate with the core where it can: single tokens in float32 on the CPU; see `generation.token_decoder`."""
+    """Generate with the core where it can: single tokens in float32 on the CPU; see `decoding.CoreDecoder`."""
 
 
 def cpu_attention(

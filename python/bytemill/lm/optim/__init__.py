@@ -1,8 +1,7 @@
 """Optimizers, parameter groups and gradient clipping."""
 
 from bytemill.lm.optim.adamw import AdamW
-from bytemill.lm.optim.base import clip_gradients, muon_groups, parameter_groups
+from bytemill.lm.optim.base import SGD, clip_gradients, muon_groups, parameter_groups
 from bytemill.lm.optim.muon import Muon, warm_momentum
-from bytemill.lm.optim.sgd import SGD
 
 __all__ = ["SGD", "AdamW", "Muon", "clip_gradients", "muon_groups", "parameter_groups", "warm_momentum"]

@@ -1,6 +1,7 @@
 """The AdamW optimizer."""
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+# torch._fused_adamw_ has no public name; it is what `torch.optim.AdamW(fused=True)` calls.
 # torch._foreach_… have no public names; torch's own optimizers use them.
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from bytemill.lm.kernels.adamw import fused_adamw_update
-from bytemill.lm.optim.base import StepByGroup, blocks, check_below_one, check_not_negative
-from bytemill.lm.sharded_tensors import local
+from bytemill.lm.optim.base import StepByGroup, blocks, check_below_one, check_not_negative, parameter_groups
+from bytemill.lm.tensors import local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from torch import Tensor
+
+    from bytemill.lm.model import TransformerLM
+    from bytemill.lm.optimizers import OptimizerConfig
+    from bytemill.lm.processes import Processes
 
 
 class AdamW(StepByGroup):
@@ -63,6 +69,17 @@ class AdamW(StepByGroup):
 
     def step_group(self, group: dict[str, Any]) -> None:
         adamw_step(group, self.state, fused=self.fused)
+
+
+def make_adamw(model: TransformerLM, options: OptimizerConfig, _processes: Processes) -> AdamW:
+    """Build the optimizer of a run over all weights."""
+    return AdamW(
+        parameter_groups(model, options.weight_decay),
+        options.learning_rate,
+        betas=(options.beta1, options.beta2),
+        eps=options.eps,
+        fused=model.kernels.fused_adamw,
+    )
 
 
 def adamw_step(group: dict[str, Any], states: dict[Tensor, Any], *, fused: bool = False) -> None:
@@ -127,3 +144,37 @@ def _update(
     torch._foreach_div_(denominators, root)
     torch._foreach_add_(denominators, eps)
     torch._foreach_addcdiv_(parameters, m, denominators, -rate)
+
+
+def fused_adamw_update(tensors: Sequence[tuple[Tensor, ...]], t: int, group: dict[str, Any]) -> None:
+    """Update parameters by torch's formula of AdamW.
+
+    Args:
+        tensors: For each parameter the parameter, its gradient, and its moments m and v.
+        t: Number of the step, from 1.
+        group: Parameter group with the settings.
+    """
+    beta_1, beta_2 = group["betas"]
+    by_type: dict[Any, list[tuple[Tensor, ...]]] = {}
+    for row in tensors:
+        by_type.setdefault((row[0].device, row[0].dtype), []).append(row)
+    for rows in by_type.values():
+        parameters, gradients, m, v = (list(column) for column in zip(*rows, strict=True))
+        step = torch.full((), float(t), device=parameters[0].device)
+        torch._fused_adamw_(
+            parameters,
+            gradients,
+            m,
+            v,
+            [],
+            [step] * len(parameters),
+            lr=group["lr"],
+            beta1=beta_1,
+            beta2=beta_2,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+            grad_scale=None,
+            found_inf=None,
+        )

@@ -1,22 +1,24 @@
-"""What the optimizers share: their base class, checks, parameter groups, the order of work, and gradient clipping."""
+"""What the optimizers share, parameter groups, gradient clipping, and the simplest optimizer, SGD."""
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bytemill.lm.sharded_tensors import is_sharded, local, sum_over_shards
-from bytemill.lm.tensors import l2_norm, split
+from bytemill.lm.tensors import is_sharded, l2_norm, local, split, sum_over_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bytemill.lm.model import TransformerLM
+    from bytemill.lm.optimizers import OptimizerConfig
+    from bytemill.lm.processes import Processes
 
 
 def _unwrapped(method: Any) -> Any:
@@ -41,6 +43,9 @@ class StepByGroup(Optimizer):
     def step_group(self, group: dict[str, Any]) -> None:
         """Update the parameters of a group that have a gradient."""
         raise NotImplementedError
+
+    def begin_step(self, step: int) -> None:
+        """Change what depends on the number of the step (from 0), except for the learning rate; by default nothing."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -184,3 +189,34 @@ def clip_gradients(parameters: Iterable[Tensor] | Tensor, max_norm: float, eps: 
         scale = torch.where(norm > max_norm, max_norm / (norm + eps), 1.0)
         torch._foreach_mul_(gradients, scale)
     return norm
+
+
+class SGD(StepByGroup):
+    """Stochastic gradient descent: θ ← θ − α / √(t + 1) · g at step t = 0, 1, …
+
+    Args:
+        params: Parameters, or parameter groups.
+        lr: Learning rate α.
+        decay: Divide the learning rate by √(t + 1).
+    """
+
+    def __init__(
+        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], lr: float = 1e-3, *, decay: bool = True
+    ) -> None:
+        check_not_negative(lr=lr)
+        super().__init__(params, {"lr": lr, "decay": decay})
+
+    def step_group(self, group: dict[str, Any]) -> None:
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            state = self.state[parameter]
+            t: int = state.get("t", 0)
+            rate = group["lr"] / math.sqrt(t + 1) if group["decay"] else group["lr"]
+            local(parameter).sub_(local(parameter.grad), alpha=rate)
+            state["t"] = t + 1
+
+
+def make_sgd(model: TransformerLM, options: OptimizerConfig, _processes: Processes) -> SGD:
+    """Build the optimizer of a run over all weights; the schedule alone changes the learning rate."""
+    return SGD(model.parameters(), options.learning_rate, decay=False)

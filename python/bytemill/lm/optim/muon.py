@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from bytemill.lm.optim.adamw import adamw_step
-from bytemill.lm.optim.base import StepByGroup, check_below_one, check_not_negative
+from bytemill.lm.optim.base import StepByGroup, check_below_one, check_not_negative, muon_groups
 from bytemill.lm.processes import Processes
-from bytemill.lm.sharded_tensors import joined, local, shard_like, whole
-from bytemill.lm.tensors import l2_norm
+from bytemill.lm.tensors import joined, l2_norm, local, shard_like, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from bytemill.lm.model import TransformerLM
+    from bytemill.lm.optimizers import OptimizerConfig
 
 
 Method = Literal["newton_schulz", "polar_express"]
@@ -101,6 +103,7 @@ class Muon(StepByGroup):
             which matrices use Muon and all others AdamW.
         lr: Learning rate α.
         momentum: Decay rate μ.
+        momentum_warmup: Steps in which `begin_step` raises μ from 0.85 to its value.
         nesterov: Use Nesterov momentum.
         weight_decay: Weight decay λ.
         n_iterations: Iterations of `orthogonal`.
@@ -120,6 +123,7 @@ class Muon(StepByGroup):
         lr: float = 0.02,
         momentum: float = 0.95,
         *,
+        momentum_warmup: int = 0,
         nesterov: bool = True,
         weight_decay: float = 0.0,
         n_iterations: int = 5,
@@ -148,6 +152,7 @@ class Muon(StepByGroup):
         }
         super().__init__(_grouped(list(params)), defaults)
         self.processes = processes or Processes()
+        self.momentum, self.momentum_warmup = momentum, momentum_warmup
         for group in self.param_groups:
             wrong = [p for p in group["params"] if group["algorithm"] == "muon" and p.ndim != 2]
             if wrong or group["algorithm"] not in ("muon", "adamw"):
@@ -156,6 +161,10 @@ class Muon(StepByGroup):
                     if wrong
                     else f"algorithm is {group['algorithm']!r}: choose 'muon' or 'adamw'"
                 )
+
+    def begin_step(self, step: int) -> None:
+        for group in self.param_groups:
+            group["momentum"] = warm_momentum(step, self.momentum, self.momentum_warmup)
 
     def step_group(self, group: dict[str, Any]) -> None:
         if group["algorithm"] == "adamw":
@@ -186,6 +195,28 @@ class Muon(StepByGroup):
         gradient = local(cast("Tensor", parameter.grad)).float()
         momentum.lerp_(gradient, 1 - mu)
         return joined(gradient.lerp(momentum, mu) if group["nesterov"] else momentum, parameter)
+
+
+def make_muon(model: TransformerLM, options: OptimizerConfig, processes: Processes) -> Muon:
+    """Build the optimizer of a run over all weights."""
+    groups = muon_groups(
+        model,
+        lr=options.muon_learning_rate,
+        adamw_lr=options.learning_rate,
+        weight_decay=options.weight_decay,
+    )
+    return Muon(
+        groups,
+        options.muon_learning_rate,
+        options.muon_momentum,
+        momentum_warmup=options.muon_momentum_warmup,
+        nesterov=options.muon_nesterov,
+        method=options.muon_method,
+        scaling=options.muon_scaling,
+        betas=(options.beta1, options.beta2),
+        eps=options.eps,
+        processes=processes,
+    )
 
 
 def orthogonal_by_turns(

@@ -1,27 +1,41 @@
-"""Settings of a training run, and the origin of each value (default < file < environment < option)."""
+"""Settings of a training run, and the origin of each value (default < file < environment < option).
+
+`config.toml` records the folder in which the run was started, as an absolute path and as seen from the run folder. A
+relative path is looked up from the run folder first, which finds data that was moved together with the run.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shlex
+import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from bytemill.errors import BytemillError, RunConfigError
-from bytemill.lm.kernels.names import KernelName  # noqa: TC001 - pydantic evaluates the annotation
-from bytemill.lm.model_config import Count, ModelConfig
-from bytemill.lm.planning.formulas import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
+from bytemill.lm.model_config import (
+    Count,
+    KernelName,
+    ModelConfig,
+)
+from bytemill.lm.optimizers import NotNegative, OptimizerConfig
+from bytemill.lm.planning import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.presets import PRESETS
-from bytemill.lm.settings import Settings, suggestion
+from bytemill.lm.settings import Settings, flattened, nested, suggestion
+from bytemill.storage import is_url, local_input, url_of
+from bytemill.system.units import parse_count
+from bytemill.tokenizer import pretrained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-NotNegative = Annotated[int, Field(ge=0)]
-Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 Share = Annotated[float, Field(ge=0, le=1)]
-BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _as_names(value: Any) -> Any:
@@ -54,47 +68,6 @@ class DataConfig(Settings):
     """Order of the windows: shuffled by the seed, or as in the shards, each where the one before ended."""
     prefetch: bool | None = None
     """Read the next batches on a thread; by default on CUDA devices."""
-
-
-class OptimizerConfig(Settings):
-    """Settings of the optimizer."""
-
-    name: Literal["adamw", "muon", "sgd"] = "adamw"
-    """Optimizer; muon trains the matrices of the blocks with Muon and all other weights with AdamW."""
-    learning_rate: Rate = 1e-3
-    """Peak learning rate; the schedule scales it."""
-    muon_learning_rate: Rate = 0.02
-    """Peak learning rate of the matrices under Muon."""
-    muon_method: Literal["newton_schulz", "polar_express"] = "newton_schulz"
-    """Iteration that makes Muon's updates orthogonal."""
-    muon_momentum: BelowOne = 0.95
-    """Momentum of Muon."""
-    muon_momentum_warmup: NotNegative = 0
-    """Steps in which Muon's momentum rises from 0.85 to its value; Muon's reference runs take 300."""
-    muon_nesterov: bool = True
-    """Use Nesterov momentum in Muon."""
-    muon_scaling: Literal["original", "match_adamw"] = "original"
-    """Factor of Muon's learning rate: √max(1, rows / columns), or 0.2 √max(rows, columns), which fits AdamW's rates."""
-    weight_decay: Rate = 0.1
-    """Weight decay of matrices and embeddings; biases and norms do not decay."""
-    beta1: BelowOne = 0.9
-    """Decay rate of the mean gradient."""
-    beta2: BelowOne = 0.95
-    """Decay rate of the mean squared gradient."""
-    eps: Rate = 1e-8
-    """Term added to the root of the mean squared gradient."""
-    clip: Rate = 1.0
-    """Maximum gradient norm; larger gradients are scaled down to it. 0: no clipping."""
-    z_loss: Rate = 0.0
-    """Weight of the mean of log² Z in the training loss, where Z normalizes softmax; PaLM uses 1e-4."""
-    ema_decay: BelowOne = 0.0
-    """Decay of the moving average of the weights, used for all evaluation, samples and generation. 0: no average."""
-    spike_norm: Rate = 10.0
-    """Record a spike if the gradient norm exceeds its running median by this factor. 0: never."""
-    spike_loss: Rate = 2.0
-    """Record a spike if the loss exceeds its running median by this factor. 0: never."""
-    skip_spikes: bool = False
-    """Leave the weights unchanged at a spike."""
 
 
 class ScheduleConfig(Settings):
@@ -306,7 +279,7 @@ _LIST_SETTINGS = "`bytemill lm train --help-all` lists all settings"
 
 def setting_keys() -> list[str]:
     """Return the key of every setting, such as "training.steps"; the preset comes first."""
-    keys = [f"{section}.{name}" for section, kind in SECTIONS.items() for name in kind.model_fields]
+    keys = [f"{section}.{name}" for section, kind in SECTIONS.items() for name in kind.fields_by_name()]
     return ["model.preset", *keys]
 
 
@@ -333,11 +306,15 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
                 raise RunConfigError(f"{origin}: unknown preset {name!r}", hint=suggestion(name, PRESETS))
             preset_name = name
             values["model"] = {}
-        for key, value in entries.items():
+        for key, value in flattened(entries).items():
             section, _, setting = key.partition(".")
             if key == "model.preset":
                 continue
-            if section not in SECTIONS or setting not in SECTIONS[section].model_fields:
+            if section not in SECTIONS or setting not in SECTIONS[section].fields_by_name():
+                if own := [known for known in setting_keys() if known.startswith(f"{key}.")]:
+                    raise RunConfigError(
+                        f"{origin}: {key} is {value!r}", hint=f"it is a table: set {', '.join(own)}"
+                    )
                 raise RunConfigError(
                     f"{origin}: unknown setting {key}", hint=suggestion(key, setting_keys(), _LIST_SETTINGS)
                 )
@@ -347,7 +324,7 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
     if n_vocab is not None and "vocab_size" not in model:
         model["vocab_size"] = n_vocab
         origins["model.vocab_size"] = "the tokenizer"
-    shape = {**PRESETS[preset_name].to_dict(), **model}
+    shape = {**PRESETS[preset_name].to_flat(), **model}
     parts: dict[str, Any] = {
         section: _validated(section, shape if section == "model" else own, origins)
         for section, own in values.items()
@@ -363,7 +340,7 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
         )
     for section, kind in SECTIONS.items():
         fallback = f"preset {preset_name}" if section == "model" else "default"
-        for name in kind.model_fields:
+        for name in kind.fields_by_name():
             if name not in values[section]:
                 origins[f"{section}.{name}"] = fallback
     return Resolved(config, origins)
@@ -371,20 +348,17 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
 
 def differences(old: TrainConfig, new: TrainConfig) -> list[str]:
     """Describe each changed setting that affects the result of a run: "model.num_layers is 8 and was 4"."""
-    before, after = old.to_dict(), new.to_dict()
+    before, after = old.to_flat(), new.to_flat()
     return [
-        f"{section}.{name} is {after[section][name]!r} and was {value!r}"
-        for section, values in before.items()
-        if section != "run"
-        for name, value in values.items()
-        if after[section][name] != value and f"{section}.{name}" not in MAY_CHANGE
+        f"{key} is {after[key]!r} and was {value!r}"
+        for key, value in before.items()
+        if not key.startswith("run.") and after[key] != value and key not in MAY_CHANGE
     ]
 
 
 def config_from_dict(document: Mapping[str, Mapping[str, Any]]) -> TrainConfig:
     """Return the settings of a dict made by `TrainConfig.to_dict`, also after a round trip through JSON."""
-    flat = {f"{section}.{name}": value for section, own in document.items() for name, value in own.items()}
-    return resolve([("the checkpoint", flat)]).config
+    return resolve([("the checkpoint", flattened(document))]).config
 
 
 def config_to_toml(resolved: Resolved, paths: Mapping[str, str] | None = None) -> str:
@@ -392,15 +366,19 @@ def config_to_toml(resolved: Resolved, paths: Mapping[str, str] | None = None) -
 
     Args:
         resolved: The settings.
-        paths: Table of where relative paths start from (`config_sources`).
+        paths: Table of where relative paths start from (`recorded_paths`).
     """
     lines: list[str] = []
-    for section, values in resolved.config.to_dict().items():
-        lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in resolved.config.to_flat().items():
+        table, _, name = key.rpartition(".")
+        tables.setdefault(table, {})[name] = value
+    for table, values in tables.items():
+        lines += ["", f"[{table}]"] if lines else [f"[{table}]"]
         for name, value in values.items():
             # TOML has no null; an absent key is the default None.
             entry = f"# {name} is not set" if value is None else f"{name} = {_toml(value)}"
-            lines.append(f"{entry:<40}  # {resolved.origins.get(f'{section}.{name}', 'default')}")
+            lines.append(f"{entry:<40}  # {resolved.origins.get(f'{table}.{name}', 'default')}")
     if paths:
         lines += [
             "",
@@ -427,7 +405,7 @@ def origins_in(toml: str) -> dict[str, str]:
 def _validated(section: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
     """Build a section; an error names the origin of the refused value."""
     try:
-        return SECTIONS[section](**values)
+        return SECTIONS[section](**nested(values))
     except BytemillError as error:
         message = str(error)
         name = message.split(" ", 1)[0]
@@ -444,3 +422,187 @@ def _toml(value: Any) -> str:
         # A TOML basic string is a JSON string, except that DEL must be escaped too.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+TABLE = "paths"
+"""Name of the table in `config.toml`."""
+_RELATIVE_TO, _FROM_RUN = "relative_to", "from_run"
+_PATH_SETTINGS = frozenset(
+    {"data.tokenizer", "data.train", "data.validation", "training.init_from", "run.hellaswag"}
+)
+
+
+def recorded_paths(run_folder: Path | None) -> dict[str, str]:
+    """Return the current folder as `config.toml` records it.
+
+    Args:
+        run_folder: The run folder; None if it is in an object store.
+    """
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed
+        return {}
+    found = {_RELATIVE_TO: str(here)}
+    if run_folder is not None and (from_run := _relative(here, run_folder)) is not None:
+        found[_FROM_RUN] = from_run
+    return found
+
+
+def is_paths_table(table: object) -> bool:
+    """Return True if a table of a settings file is the one that `recorded_paths` makes."""
+    if not isinstance(table, dict):
+        return False
+    entries = cast("dict[str, object]", table)
+    return entries.keys() <= {_RELATIVE_TO, _FROM_RUN} and all(
+        isinstance(each, str) for each in entries.values()
+    )
+
+
+def with_found_paths(values: Mapping[str, Any], table: Mapping[str, str], file: Path) -> dict[str, Any]:
+    """Replace relative paths that `config.toml` records by paths from the current folder.
+
+    A path that is nowhere stays as it is. The copy in the run folder stands in for a tokenizer that is nowhere.
+
+    Args:
+        values: Values by key.
+        table: What `recorded_paths` returned.
+        file: The file.
+    """
+    places = [
+        base / table[key] for base, key in ((file.parent, _FROM_RUN), (Path(), _RELATIVE_TO)) if key in table
+    ]
+    found = dict(values)
+    for key in _PATH_SETTINGS & values.keys():
+        value = values[key]
+        if isinstance(value, list):
+            found[key] = [_found(str(entry), places) for entry in cast("list[Any]", value)]
+        else:
+            found[key] = _found(str(value), places)
+    tokenizer, copy = found.get("data.tokenizer"), file.with_name("tokenizer.json")
+    if isinstance(tokenizer, str) and tokenizer and copy.exists() and not _is_there(tokenizer):
+        found["data.tokenizer"] = str(copy)
+    return found
+
+
+def _found(value: str, places: list[Path]) -> str:
+    """Return a path, or NAME=PATH, from the current folder."""
+    name, equals, rest = value.partition("=")
+    for prefix, path in (("", value), (name + equals, rest)):
+        if not path or is_url(path) or Path(path).is_absolute():
+            continue
+        for place in places:
+            # Folders on the way may be gone; but links count as the system follows them.
+            for candidate in (Path(os.path.normpath(place / path)), place / path):
+                if candidate.exists():
+                    return prefix + (_relative(candidate, Path()) or str(candidate))
+    return value
+
+
+def _is_there(tokenizer: str) -> bool:
+    return is_url(tokenizer) or pretrained.published_name(tokenizer) is not None or Path(tokenizer).exists()
+
+
+def _relative(path: Path, start: Path) -> str | None:
+    """Return a path as seen from a folder; None if it is on another drive."""
+    try:
+        return os.path.relpath(path, start)
+    except ValueError:
+        return None
+
+
+ENVIRONMENT_PREFIX = "BYTEMILL_"
+
+
+def train_command(folder: Path) -> str:
+    """Return a command that trains a new model, for hints; in another folder if `folder` exists."""
+    data = "--data.tokenizer tokenizer.json --data.train shards"
+    return f"bytemill lm train {data} --run.folder {'run' if folder.exists() else shlex.quote(str(folder))}"
+
+
+def is_run_folder(path: str | os.PathLike[str]) -> bool:
+    """Check whether a path or URL names a folder rather than a settings file."""
+    url = url_of(path)
+    return Path(path).is_dir() if url is None else not url.endswith(".toml")
+
+
+def file_layer(path: str | os.PathLike[str]) -> Layer:
+    """Read a settings file.
+
+    Args:
+        path: A TOML file with a table per section, or a run folder, of which `config.toml` is read.
+
+    Returns:
+        The path of the file, and its values by key. Relative paths are from the current folder, or in the settings of a
+        run where they were found (see `with_found_paths`).
+
+    Raises:
+        RunConfigError: The file cannot be read, is not TOML, or has a key outside of a section.
+    """
+    url = url_of(path)
+    if url is not None:
+        url = f"{url}/config.toml" if is_run_folder(url) else url
+        path = local_input(url)
+    path = Path(path)
+    file = path / "config.toml" if path.is_dir() else path
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        if path.is_dir():
+            raise RunConfigError(
+                f"{path} is not a run folder: it has no config.toml",
+                hint=f"train a model: {train_command(path)}",
+            ) from error
+        raise RunConfigError(
+            f"cannot read {file}: {error.strerror}", hint="name a TOML file or a run folder"
+        ) from error
+    except ValueError as error:  # invalid UTF-8 or invalid TOML
+        raise RunConfigError(f"{file} is not a TOML file: {error}", hint="correct the file") from error
+    paths: dict[str, str] = document.pop(TABLE) if is_paths_table(document.get(TABLE)) else {}
+    values: dict[str, Any] = {}
+    for section, table in document.items():
+        if not isinstance(table, dict):
+            keys = [key for key in setting_keys() if key.endswith(f".{section}")]
+            known = f"write it in the section [{keys[0].split('.')[0]}]" if keys else "remove it"
+            raise RunConfigError(f"{file}: {section} is outside of a section", hint=known)
+        values |= flattened({section: table})
+    return url or str(file), with_found_paths(values, paths, file) if paths else values
+
+
+def environment_layers(environ: Mapping[str, str]) -> list[Layer]:
+    """Return a layer for each environment variable that sets something: BYTEMILL_TRAINING_STEPS and so on."""
+    layers: list[Layer] = []
+    for key in setting_keys():
+        variable = ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
+        if (text := environ.get(variable)) is not None:
+            layers.append((variable, {key: parse_setting(key, text)}))
+    return layers
+
+
+def parse_setting(key: str, text: str) -> Any:
+    """Parse a value from text; a list is split like a shell command, and a whole number may be a count such as 32k.
+
+    Text of the wrong type is returned unchanged: `resolve` refuses it and names its origin.
+
+    >>> parse_setting("training.steps", "500"), parse_setting("data.train", "a 'b c'")
+    (500, ['a', 'b c'])
+    """
+    kind = setting_type(key)
+    if get_origin(kind) is tuple:
+        return shlex.split(text)
+    if kind is int:
+        with contextlib.suppress(ValueError):
+            return parse_count(text)
+    with contextlib.suppress(ValidationError):
+        return TypeAdapter[Any](kind).validate_strings(text)
+    return text
+
+
+def setting_type(key: str) -> Any:
+    """Return the type of a setting, without `| None` and constraints."""
+    if key == "model.preset":
+        return str
+    section, _, name = key.partition(".")
+    annotation: Any = SECTIONS[section].fields_by_name()[name].annotation
+    if type(None) in get_args(annotation):
+        annotation = next(one for one in get_args(annotation) if one is not type(None))
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -15,35 +15,37 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import torch
 
 from bytemill import errors
 from bytemill.errors import BytemillError, ProcessFailedError, RunConfigError
 from bytemill.lm.processes import RENDEZVOUS, Processes, processes_from_environment, stop_signals
-from bytemill.lm.training.batch_reader import check_division
+from bytemill.lm.training.config import Resolved, config_from_dict
+from bytemill.lm.training.data import check_division
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:
     from bytemill.lm.processes import StopRequest
-    from bytemill.lm.training.config import Resolved
-    from bytemill.lm.training.log_records import OnRecord
+    from bytemill.lm.training.metrics_log import OnRecord
+
 
 _GRACE_SECONDS = 3.0
 """Time for the other processes to end after the first error; then they are killed."""
 _POLL_SECONDS = 0.1
 _STDERR_LINES = 20
-_INTERRUPTED = 130
+_FAILED, _INTERRUPTED = 1, 130
 _LOST = ProcessFailedError.__name__
 # -P: do not import modules from the current folder, as the command `bytemill` does not.
-_COMMAND = [sys.executable, "-P", "-m", "bytemill.lm.training.rank_process"]
+_COMMAND = [sys.executable, "-P", "-m", "bytemill.lm.training.launch"]
 
 
 @dataclass
@@ -235,8 +237,8 @@ def _failure(group: _Group, folder: str) -> BytemillError:
     kind = getattr(errors, cause.error["type"], None)
     if isinstance(kind, type) and issubclass(kind, BytemillError):
         return kind(cause.error["message"], hint=cause.error["hint"])
-    traceback = cause.error.get("traceback", "")
-    return ProcessFailedError(f"{name} failed\n{traceback.rstrip()}", hint=hint)
+    text = cause.error.get("traceback", "").rstrip()
+    return ProcessFailedError(f"{name} failed\n{text}", hint=hint)
 
 
 def _failed_at(each: _Rank) -> float:
@@ -248,3 +250,47 @@ def _failed_at(each: _Rank) -> float:
 
 def _signal_name(exit_code: int) -> str | None:
     return signal.Signals(-exit_code).name if exit_code < 0 else None
+
+
+def main() -> int:
+    """Train as one process of a run, with the settings in the first line of standard input; return the exit code."""
+    # Only records may go to the pipe; what libraries print goes to standard error.
+    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    request = json.loads(sys.stdin.readline())
+    Thread(target=_exit_with_the_launcher, daemon=True).start()
+    resolved = Resolved(config_from_dict(request["config"]), request["origins"])
+    try:
+        train(resolved, overwrite=request["overwrite"], on_record=lambda record: _send(pipe, record))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BaseException as error:
+        _send(pipe, _described(error))
+        os._exit(_FAILED)  # libraries would wait for the other processes
+    return 0
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    return {
+        "kind": "error",
+        "type": type(error).__name__,
+        "message": str(error),
+        "hint": error.hint if isinstance(error, BytemillError) else None,
+        "traceback": "".join(traceback.format_exception(error)),
+        "time": time.time(),
+    }
+
+
+def _send(pipe: TextIO, record: dict[str, Any]) -> None:
+    pipe.write(json.dumps(record) + "\n")
+    pipe.flush()
+
+
+def _exit_with_the_launcher() -> None:
+    """End this process when its standard input is closed."""
+    os.read(0, 1)  # not through `sys.stdin`, whose lock would be held when the interpreter ends
+    os._exit(_FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,17 +1,35 @@
-"""The metrics file of a run: one JSON object per line, the only source of every curve."""
+"""The records of a run: the metrics file, the terminal, and experiment trackers.
+
+`metrics.jsonl` has one JSON object per line and is the only source of every curve. A tracker (TensorBoard, Weights &
+Biases, trackio) is a class with `log` and `close`, and an entry in `TRACKERS`. One that fails while training is dropped
+with one notice. A resumed run continues the run of the tracker, whose id is stored in the run folder.
+"""
 
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from bytemill.errors import RunConfigError
-from bytemill.system.atomic_files import output_error, write_bytes
+from bytemill.errors import MissingExtraError, RunConfigError
+from bytemill.system.atomic_files import open_text, output_error, write_bytes
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
+
+    from bytemill.lm.training.config import RunConfig
+    from bytemill.lm.training.run import Run
+
+
+Record: TypeAlias = dict[str, Any]
+"""`kind`, `step` and the values of the kind; see "Records" in `docs/guides/training-a-model.md`."""
+
+OnRecord: TypeAlias = Callable[[Record], None]
 
 
 class MetricsLog:
@@ -118,3 +136,224 @@ def _record(line: bytes) -> dict[str, Any] | None:
         return None
     found = cast("dict[str, Any]", record)
     return found if isinstance(found.get("kind"), str) and isinstance(found.get("step"), int) else None
+
+
+_IDS = "trackers.json"
+
+
+class Tracker(Protocol):
+    """Receives the numbers of records."""
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        """Store the numbers of a record, by names such as "train/loss"."""
+        ...
+
+    def close(self) -> None:
+        """Send what is still buffered."""
+        ...
+
+
+class TensorBoard:
+    """Writes event files to the folder `tensorboard` in the run folder."""
+
+    def __init__(self, run: Run) -> None:
+        # A resumed run repeats the steps after its checkpoint; their old values are hidden.
+        self._writer = _import("tensorboard", "torch.utils.tensorboard").SummaryWriter(
+            str(run.folder.path / "tensorboard"), purge_step=run.step + 1 if run.step else None
+        )
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """Logs to a project of Weights & Biases."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = _import("wandb").init(
+            project=run.config.run.wandb,
+            id=_stored_id(run, "wandb"),
+            resume="allow",
+            config=run.config.to_dict(),
+            dir=str(run.folder.path),
+        )
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self._run.log(values, step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class Trackio:
+    """Logs to a project of trackio, which finds a run by its name."""
+
+    def __init__(self, run: Run) -> None:
+        self._trackio = _import("trackio")
+        self._trackio.init(
+            project=run.config.run.trackio,
+            name=f"{run.folder.path.resolve().name}-{_stored_id(run, 'trackio')}",
+            resume="allow",
+            config=run.config.to_dict(),
+        )
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self._trackio.log(values, step=step)
+
+    def close(self) -> None:
+        self._trackio.finish()
+
+
+TRACKERS: dict[str, tuple[str, Callable[[Run], Tracker]]] = {
+    "tensorboard": ("tensorboard", TensorBoard),
+    "wandb": ("wandb", WeightsAndBiases),
+    "trackio": ("trackio", Trackio),
+}
+"""Setting in `RunConfig` that enables the tracker -> the package that it needs, and the tracker."""
+
+
+class Trackers:
+    """The enabled trackers of a run.
+
+    Args:
+        run: The run.
+        notify: Called with a message if a tracker fails.
+
+    Raises:
+        MissingExtraError: A tracker is enabled but not installed.
+    """
+
+    def __init__(self, run: Run, notify: Callable[[str], None]) -> None:
+        self._notify = notify
+        self._trackers: dict[str, Tracker] = {}
+        for name in enabled_trackers(run.config.run):
+            _, make = TRACKERS[name]
+            try:
+                self._trackers[name] = make(run)
+            except MissingExtraError:
+                raise
+            except Exception as error:
+                self._drop(name, error)
+
+    def log(self, record: Record) -> None:
+        """Send a record to every tracker that has not failed."""
+        values = _numbers(record)
+        for name, tracker in list(self._trackers.items()):
+            try:
+                tracker.log(values, record["step"])
+            except Exception as error:
+                self._drop(name, error)
+
+    def close(self) -> None:
+        """Close the trackers."""
+        for name, tracker in list(self._trackers.items()):
+            try:
+                tracker.close()
+            except Exception as error:
+                self._drop(name, error)
+
+    def _drop(self, name: str, error: Exception) -> None:
+        self._trackers.pop(name, None)
+        self._notify(f"run.{name} is off from here on: {type(error).__name__}: {error}")
+
+
+def enabled_trackers(config: RunConfig) -> list[str]:
+    """Return the names of the enabled trackers."""
+    return [name for name in TRACKERS if getattr(config, name)]
+
+
+def check_trackers(config: RunConfig) -> None:
+    """Raise MissingExtraError if an enabled tracker is not installed."""
+    for name in enabled_trackers(config):
+        _import(TRACKERS[name][0])
+
+
+def _import(package: str, module: str | None = None) -> Any:
+    try:
+        return import_module(module or package)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"run.{package} needs {package}, which is not installed",
+            hint=f"install it with: pip install {package}",
+        ) from error
+
+
+def _stored_id(run: Run, name: str) -> str:
+    """Return the run's id in a tracker: that in the run folder, or a new one."""
+    path: Path = run.folder.path / _IDS
+    ids: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if run.step and path.exists() else {}
+    if name not in ids:
+        ids[name] = uuid.uuid4().hex[:8]
+        with open_text(path) as file:
+            file.write(json.dumps(ids) + "\n")
+    return ids[name]
+
+
+def _numbers(record: Record) -> dict[str, float]:
+    kind = "train" if record["kind"] == "step" else record["kind"]
+    values: dict[str, Any] = {f"{kind}/{name}": value for name, value in record.items() if name != "step"}
+    for name, scores in record.get("sets", {}).items():
+        values |= {f"{kind}/{name}/{key}": value for key, value in scores.items()}
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+MEASURED = frozenset(
+    {"tokens_per_second", "flops_per_second", "flop_utilization", "data_wait", "memory_bytes", "seconds_left"}
+)
+"""Values of step records that differ from run to run; all others depend on settings and data alone."""
+
+
+class Recorder:
+    """Send each record to the metrics file, to `on_record`, and to the enabled trackers.
+
+    Args:
+        log: The metrics file; None in all processes but the first, which record nothing.
+        run: The run.
+        on_record: Called with each record.
+
+    Raises:
+        MissingExtraError: A tracker is enabled but not installed.
+    """
+
+    def __init__(self, log: MetricsLog | None, run: Run, on_record: OnRecord | None) -> None:
+        self._log = log
+        self._on_record = on_record if log else None
+        records = read_metrics(log.path) if log else []
+        self._recorded = run.processes.share({(record["kind"], record["step"]) for record in records})
+        if log and log.n_damaged:
+            text = f"{plural(log.n_damaged, 'line')} of {log.path} could not be read: see {log.damaged_path}"
+            self.show("notice", run.step, text=text)
+        self._trackers = Trackers(run, lambda text: self.show("notice", run.step, text=text)) if log else None
+
+    def __call__(self, kind: str, step: int, **values: Any) -> None:
+        """Store and show a record."""
+        if self._log is None:
+            return
+        record: Record = {"kind": kind, "step": step, **values}
+        self._log.append(record)
+        if self._trackers:
+            self._trackers.log(record)
+        self.show(kind, step, **values)
+
+    def has(self, kind: str, step: int) -> bool:
+        """Return True if the run had this record before it was resumed."""
+        return (kind, step) in self._recorded
+
+    def show(self, kind: str, step: int, **values: Any) -> None:
+        """Pass a record to `on_record` without storing it."""
+        if self._on_record:
+            self._on_record({"kind": kind, "step": step, **values})
+
+    def close(self) -> None:
+        """Close the trackers."""
+        if self._trackers:
+            self._trackers.close()

@@ -1,4 +1,4 @@
-"""Check the settings against data and device, and build what a run needs."""
+"""Check the settings against data and device, find initial weights, and build what a run needs."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import torch
 
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.device import matmul_rate, pick_precision, total_memory
-from bytemill.lm.evaluate.hellaswag import read_items
 from bytemill.lm.generation.text_generation import prompt_ids
+from bytemill.lm.hellaswag import read_items
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
-from bytemill.lm.planning import largest_batch, training_memory
-from bytemill.lm.planning.device_rates import DEVICES, find_device, is_slice
-from bytemill.lm.training.batch_reader import BatchReader, check_division, divide_batch, n_pass_sizes
+from bytemill.lm.planning import DEVICES, find_device, is_slice, largest_batch, training_memory
+from bytemill.lm.processes import allow_compiled_shapes, compile_blocks, shard_model
 from bytemill.lm.training.data import (
+    BatchReader,
     bos_id_of,
+    check_division,
     data_folders,
+    divide_batch,
     document_mask,
+    n_pass_sizes,
     open_batches,
     require_data,
     validation_set,
 )
-from bytemill.lm.training.distributed import allow_compiled_shapes, compile_blocks, shard_model
-from bytemill.lm.training.initial_weights import find_initial_weights, load_initial_weights
-from bytemill.lm.training.optimization import make_optimizer
-from bytemill.lm.training.run import LossScale, Run
+from bytemill.lm.training.metrics_log import check_trackers
+from bytemill.lm.training.run import LossScale, Run, WeightAverage, make_optimizer
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.save_and_resume import seed_generators
-from bytemill.lm.training.trackers import check_trackers
-from bytemill.lm.weight_average import WeightAverage
+from bytemill.lm.training.saved_model import find_saved_model
 from bytemill.shards.background_check import BackgroundCheck
 from bytemill.shards.manifest import MANIFEST_NAME, shard_hashes
 from bytemill.storage import is_url
@@ -44,9 +44,14 @@ from bytemill.system.units import format_bytes
 from bytemill.tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
-    from bytemill.lm.planning.formulas import Precision
+    from pathlib import Path
+
+    from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.planning import Precision
     from bytemill.lm.processes import Processes
-    from bytemill.lm.training.config import Resolved, TrainConfig
+    from bytemill.lm.training.config import Layer, Resolved, TrainConfig
+    from bytemill.lm.training.saved_model import SavedModel
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 
 MEMORY_HINT = (
@@ -210,8 +215,8 @@ def peak_rate(run: Run) -> tuple[float | None, str]:
     """Return the FLOPs per second of dense matrix products that this process's device can do, and their source.
 
     For GPUs it is the figure of the data sheet, or its share for a MIG slice; None for one that is not in
-    `device_rates`. For the CPU it is the
-    measured rate of a large product; only the first process, which reports it, measures.
+    `planning.DEVICES`. For the CPU it is the measured rate of a large product; only the first process, which reports
+    it, measures.
     """
     if run.device.type == "cpu":
         rate = matmul_rate(run.device, run.dtype) if run.processes.is_first else None
@@ -229,3 +234,110 @@ def peak_rate(run: Run) -> tuple[float | None, str]:
         return None, f"unknown for {name}, a part of a GPU"
     n_own = cast("Any", torch.cuda).get_device_properties(run.device).multi_processor_count
     return rate * n_own / n_all, f"the peak of {n_own} of the {n_all} multiprocessors of {name}"
+
+
+MAY_DIFFER = frozenset(
+    {
+        "context_length",
+        "dropout",
+        "initialization",
+        "attention.sliding_window",
+        "rope.theta",
+        "rope.scaling",
+        "rope.factor",
+        "rope.low_freq_factor",
+        "rope.high_freq_factor",
+        "rope.original_context",
+    }
+)
+"""Settings of the model that may differ from those of the initial weights."""
+
+
+def initial_layers(init_from: str, run: Path | None) -> list[Layer]:
+    """Return the weakest layer of settings: the model and the tokenizer of the initial weights.
+
+    Args:
+        init_from: Setting `training.init_from`.
+        run: Run folder to resume, if any. Its own settings are complete once it has a checkpoint.
+
+    Raises:
+        CheckpointError: `init_from` is neither a run nor an imported model.
+    """
+    if not init_from or (run is not None and RunFolder(run).checkpoint_files()):
+        return []
+    saved = find_saved_model(init_from)
+    values = {f"model.{name}": value for name, value in saved.config.model.to_dict().items()}
+    if saved.fingerprint is not None:
+        values["data.tokenizer"] = str(saved.tokenizer_path)
+    return [(init_from, values)]
+
+
+def find_initial_weights(config: TrainConfig, tokenizer: Tokenizer) -> SavedModel:
+    """Find the weights of `training.init_from`, and check that they fit the run.
+
+    Raises:
+        RunConfigError: The model has other settings, or the tokenizer has other tokens.
+        CheckpointError: There are no weights.
+    """
+    path = config.training.init_from
+    saved = find_saved_model(path)
+    _check_model(config.model, saved.config.model, path)
+    if saved.fingerprint not in (None, tokenizer.fingerprint):
+        before, after = saved.tokenizer().vocab, tokenizer.vocab
+        changed = next((number for number in before if after.get(number) != before[number]), None)
+        if changed is not None:
+            raise RunConfigError(
+                f"the tokenizer is not that of {path}: id {changed} is {after.get(changed)!r} and was "
+                f"{before[changed]!r}",
+                hint=f"use the tokenizer of the model, also for the shards: --data.tokenizer {saved.tokenizer_path}",
+            )
+    return saved
+
+
+def load_initial_weights(model: TransformerLM, saved: SavedModel) -> None:
+    """Load the result of `find_initial_weights` into a new model.
+
+    Learned position embeddings beyond the context length are left out.
+
+    Raises:
+        CheckpointError: The weights are missing or damaged.
+    """
+    own, initial = model.config, saved.config.model
+    if own.position != "learned" or own.context_length == initial.context_length:
+        saved.load_weights(model)
+        return
+    longer = TransformerLM(initial, seed=0)
+    saved.load_weights(longer)
+    source = dict(longer.named_parameters())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(source[name][: len(parameter)])
+
+
+def _check_model(own: ModelConfig, initial: ModelConfig, path: str) -> None:
+    """Raise RunConfigError if the weights of `initial` do not fit into a model of the shape `own`."""
+    if own.position == "learned" and own.context_length > initial.context_length:
+        raise RunConfigError(
+            f"model.context_length is {own.context_length:,}, but {path} has learned positions for only "
+            f"{initial.context_length:,} tokens",
+            hint=f"lower --model.context-length to {initial.context_length} or less",
+        )
+    before, after = initial.to_flat(), own.to_flat()
+    for name, value in before.items():
+        if name not in MAY_DIFFER and after[name] != value:
+            raise RunConfigError(
+                f"model.{name} is {after[name]!r}, but {path} has {value!r}{_shapes(own, initial)}",
+                hint=f"leave the sizes of the model out: {path} sets them",
+            )
+
+
+def _shapes(own: ModelConfig, initial: ModelConfig) -> str:
+    """Return the first tensor whose shapes differ, for a message."""
+    there, here = (
+        {name: tuple(tensor.shape) for name, tensor in TransformerLM(one, device="meta").named_parameters()}
+        for one in (initial, own)
+    )
+    for name, shape in there.items():
+        if here.get(name) != shape:
+            return f" ({name} would be {here.get(name, 'absent')}, there {shape})"
+    return ""

@@ -1,4 +1,4 @@
-"""The state of a run between two steps, with its detector of spikes and its scale of the loss."""
+"""The state of a run between two steps: learning rates, averages, spikes, the scale of the loss, and speed."""
 
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 # torch._foreach_… have no public names; torch's own optimizers use them.
@@ -6,32 +6,178 @@
 from __future__ import annotations
 
 import math
+import re
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from bytemill.lm.device import are_cores_shared, peak_memory
+from bytemill.lm.optimizers import OPTIMIZERS
+from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
+from bytemill.lm.tensors import local
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
     from pathlib import Path
 
     from torch import Tensor
+    from torch.nn import Module
     from torch.optim import Optimizer
 
-    from bytemill.lm.batches import JoinedShards, ShardBatches
-    from bytemill.lm.evaluate.hellaswag import HellaSwagItem
+    from bytemill.lm.batches import DocumentMask, JoinedShards, ShardBatches
+    from bytemill.lm.hellaswag import HellaSwagItem
     from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
-    from bytemill.lm.packing import DocumentMask
+    from bytemill.lm.optim.base import StepByGroup
+    from bytemill.lm.optimizers import OptimizerConfig
     from bytemill.lm.processes import Processes
-    from bytemill.lm.training.batch_reader import BatchReader
-    from bytemill.lm.training.config import OptimizerConfig, TrainConfig
+    from bytemill.lm.training.config import TrainConfig
+    from bytemill.lm.training.data import BatchReader
     from bytemill.lm.training.run_checkpoint import CheckpointWrite, ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
-    from bytemill.lm.weight_average import WeightAverage
     from bytemill.shards.background_check import BackgroundCheck
     from bytemill.tokenizer.tokenizer import Tokenizer
+
+
+def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Processes) -> StepByGroup:
+    """Build the optimizer over all weights; each parameter group stores its peak learning rate as `peak_lr`."""
+    optimizer: StepByGroup = OPTIMIZERS[config.optimizer.name].make(model, config.optimizer, processes)
+    for group in optimizer.param_groups:
+        group["peak_lr"] = group["lr"]
+    return optimizer
+
+
+def describe_groups(optimizer: Optimizer, model: TransformerLM) -> list[dict[str, Any]]:
+    """Return the algorithm, weight decay and parameters of each group; names of layers have `*` for the number."""
+    names = {id(parameter): re.sub(r"\b\d+\b", "*", name) for name, parameter in model.named_parameters()}
+    return [
+        {
+            "algorithm": group.get("algorithm", type(optimizer).__name__.lower()),
+            "learning_rate": group["peak_lr"],
+            "weight_decay": group.get("weight_decay", 0.0),
+            "n_parameters": sum(parameter.numel() for parameter in group["params"]),
+            "names": list(dict.fromkeys(names[id(parameter)] for parameter in group["params"])),
+        }
+        for group in optimizer.param_groups
+    ]
+
+
+def set_rates(optimizer: StepByGroup, step: int, config: TrainConfig) -> None:
+    """Set the learning rate of step `step` (from 0), and what else depends on the step, such as Muon's momentum."""
+    share = rate_share(step, config)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak_lr"] * share
+    optimizer.begin_step(step)
+
+
+def rate_share(step: int, config: TrainConfig) -> float:
+    """Return the learning rate of step `step` (from 0) as a share of the peak.
+
+    Schedules start with a rate of 0 at t = 0. The first step has t = 1, because a step at rate 0 has no effect.
+    """
+    options, n_steps, t = config.schedule, config.training.steps, step + 1
+    match options.name:
+        case "cosine":
+            return cosine_with_warmup(
+                t, 1.0, options.min_share, config.n_warmup_steps, options.decay_steps or n_steps
+            )
+        case "wsd":
+            n_decay = options.decay_steps or max(1, n_steps // 5)
+            return warmup_stable_decay(
+                t,
+                1.0,
+                options.min_share,
+                warmup_steps=config.n_warmup_steps,
+                decay_steps=n_decay,
+                total_steps=n_steps,
+                decay_shape=options.decay_shape,
+            )
+        case "constant":
+            return constant(t, 1.0, config.n_warmup_steps)
+
+
+def rate_change(before: TrainConfig, after: TrainConfig, step: int, peak: float) -> str | None:
+    """Describe the change of the learning rate where a resumed run has another schedule; None if it is below 1 %.
+
+    Args:
+        before: Settings of the checkpoint.
+        after: Settings of the run that resumes from it.
+        step: Completed steps, at least one.
+        peak: Peak learning rate.
+    """
+    old, new = rate_share(step, before), rate_share(step, after)
+    if step >= after.training.steps or math.isclose(old, new, rel_tol=0.01):
+        return None
+    note = (
+        f"the learning rate goes from {peak * rate_share(step - 1, before):.2e} in step {step:,} to "
+        f"{peak * new:.2e} in step {step + 1:,}: the schedule of {after.training.steps:,} steps is not that of the "
+        f"checkpoint, of {before.training.steps:,} steps"
+    )
+    if after.schedule.name == "cosine":
+        n_steps = before.schedule.decay_steps or before.training.steps
+        note += (
+            f"; for the rates of that one: --schedule.decay-steps {n_steps} "
+            f"--schedule.warmup-steps {before.n_warmup_steps}"
+        )
+    return note
+
+
+class WeightAverage:
+    """Average θ̄ ← d θ̄ + (1 − d) θ of the weights θ, updated after each step (Polyak & Juditsky 1992).
+
+    At update t = 1, 2, …, d = min(decay, (1 + t) / (10 + t)), so that the initial weights are soon forgotten. This is
+    the rule of TensorFlow's `ExponentialMovingAverage` with `num_updates`.
+
+    Args:
+        model: The model; its weights are the first average.
+        decay: Largest decay d.
+    """
+
+    def __init__(self, model: Module, decay: float) -> None:
+        self.model = model
+        self.decay = decay
+        self.n_updates = 0
+        """Number of updates so far."""
+        self.tensors = [weights.clone() for weights in self._weights()]
+        """The average of each parameter; of a sharded one, the part of this process."""
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Add the current weights to the average."""
+        self.n_updates += 1
+        decay = min(self.decay, (1 + self.n_updates) / (10 + self.n_updates))
+        torch._foreach_lerp_(self.tensors, self._weights(), 1 - decay)
+
+    @contextmanager
+    def in_model(self) -> Generator[None]:
+        """Put the average into the model inside the block, and the weights back at its end."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    @torch.no_grad()
+    def restart(self, n_updates: int) -> None:
+        """Take the current weights of the model as the average after `n_updates` updates."""
+        self.n_updates = n_updates
+        for tensor, weights in zip(self.tensors, self._weights(), strict=True):
+            tensor.copy_(weights)
+
+    @torch.no_grad()
+    def _exchange(self) -> None:
+        """Exchange average and weights, bit for bit; one tensor at a time, to need little memory."""
+        for tensor, weights in zip(self.tensors, self._weights(), strict=True):
+            copy = weights.clone()
+            weights.copy_(tensor)
+            tensor.copy_(copy)
+
+    def _weights(self) -> list[Tensor]:
+        return [local(parameter.detach()) for parameter in self.model.parameters()]
 
 
 _LARGEST = 2.0**24
@@ -137,6 +283,96 @@ class RecentSteps:
         return means
 
 
+_SLOW, _RECOVERED = 0.5, 0.75
+"""Shares of the fastest rate: below the first a run is reported to be slow, above the second it is no longer."""
+_LEAST_SECONDS = 1.0
+"""Rates over less time than this are not compared: they vary."""
+
+
+class Speed:
+    """Training speed, measured over the steps alone: without validation, samples and checkpoints.
+
+    Args:
+        device: The device.
+        flops_per_token: FLOPs of a training step per token.
+        peak: FLOPs per second that the devices of all processes can do; None if unknown.
+        n_tokens: Tokens that the run has trained on so far.
+        total_tokens: Tokens at its end.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        flops_per_token: float,
+        peak: float | None,
+        *,
+        n_tokens: int,
+        total_tokens: int,
+    ) -> None:
+        self._device = device
+        self._flops_per_token = flops_per_token
+        self._peak = peak
+        self._seconds = 0.0
+        self._n_tokens = 0
+        self._started = 0.0
+        self._first = n_tokens
+        self._done = n_tokens
+        self._total = total_tokens
+        self._begun = time.perf_counter()
+        self._rate = 0.0
+        self._best_rate = 0.0
+        self._was_slow = False
+
+    def start(self) -> None:
+        """Mark the start of a step."""
+        self._started = time.perf_counter()
+
+    def stop(self, n_tokens: int) -> None:
+        """Mark the end of a step on `n_tokens` tokens."""
+        self._seconds += time.perf_counter() - self._started
+        self._n_tokens += n_tokens
+        self._done += n_tokens
+
+    def take(self, waited: float) -> dict[str, Any]:
+        """Return speed, use of the device and memory since the last call, and the time left.
+
+        Args:
+            waited: Seconds of these steps that passed waiting for batches.
+
+        Returns:
+            `tokens_per_second`; `flops_per_second`; `flop_utilization`, their share of the peak, None if that is
+            unknown; `data_wait`, the share of the time spent waiting for batches; `memory_bytes`, the peak so far;
+            `seconds_left`, estimated by tokens and including validation and checkpoints, since the number of tokens
+            per step may grow.
+        """
+        rate = self._n_tokens / self._seconds if self._seconds else 0.0
+        if self._seconds >= _LEAST_SECONDS:
+            self._rate, self._best_rate = rate, max(rate, self._best_rate)
+        flops = rate * self._flops_per_token
+        per_token = (time.perf_counter() - self._begun) / max(1, self._done - self._first)
+        record: dict[str, Any] = {
+            "tokens_per_second": rate,
+            "flops_per_second": flops,
+            "flop_utilization": flops / self._peak if self._peak else None,
+            "data_wait": waited / self._seconds if self._seconds else 0.0,
+            "memory_bytes": peak_memory(self._device),
+            "seconds_left": per_token * (self._total - self._done),
+        }
+        self._seconds, self._n_tokens = 0.0, 0
+        return record
+
+    def slowdown(self) -> str | None:
+        """Return a note if the rate that `take` has measured is newly far below the fastest so far."""
+        is_slow = self._rate < (_RECOVERED if self._was_slow else _SLOW) * self._best_rate
+        is_new, self._was_slow = is_slow and not self._was_slow, is_slow
+        if not is_new:
+            return None
+        cause = "other programs use the cores" if are_cores_shared() else "the device has slowed down"
+        return (
+            f"{cause}: {self._rate:,.0f} tokens/s, {self._rate / self._best_rate:.0%} of the fastest so far"
+        )
+
+
 @dataclass
 class Run:
     """State of a run between two steps."""
@@ -154,7 +390,7 @@ class Run:
     validation: dict[str, JoinedShards]
     """Validation sets by name."""
     model: TransformerLM
-    optimizer: Optimizer
+    optimizer: StepByGroup
     shards: ShardHashes
     """sha256 of the training and validation shards, as their manifests say."""
     check: BackgroundCheck

@@ -13,17 +13,16 @@ import torch
 from bytemill.errors import BytemillError, CheckpointError, OutputError
 from bytemill.lm.batches import key_of
 from bytemill.lm.checkpoint import distinct
-from bytemill.lm.sharded_tensors import is_sharded, whole
+from bytemill.lm.processes import whole_weights
+from bytemill.lm.tensors import is_sharded, whole
 from bytemill.lm.training.data import separator_of
-from bytemill.lm.training.distributed import whole_weights
 from bytemill.lm.training.metrics_log import MetricsLog
-from bytemill.lm.training.optimization import rate_change
-from bytemill.lm.training.optimizer_state import optimizer_part
 from bytemill.lm.training.run import (
     LossScale,
     RecentSteps,
     SpikeDetector,
     is_checkpoint_due,
+    rate_change,
     saves_in_background,
 )
 from bytemill.lm.training.run_checkpoint import (
@@ -31,6 +30,7 @@ from bytemill.lm.training.run_checkpoint import (
     WEIGHTS,
     CheckpointContents,
     CheckpointWrite,
+    optimizer_part,
     publish_checkpoint,
     read_checkpoint,
     remove_checkpoint,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bytemill.lm.training.config import Resolved, TrainConfig
-    from bytemill.lm.training.log_records import Recorder
+    from bytemill.lm.training.metrics_log import Recorder
     from bytemill.lm.training.run import Run
 
 

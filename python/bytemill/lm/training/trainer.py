@@ -1,31 +1,48 @@
 """Train a language model: the loop, from the settings to the last checkpoint.
 
-Read `_train` from top to bottom. What it calls is, in the same order, in `preparation`, `save_and_resume`,
-`evaluation` and `step`; `run` holds the state between two steps.
+Read `_train` from top to bottom. The loss and gradients of a step and the evaluation follow below it, the other steps
+are in `preparation` and `save_and_resume`; `run` holds the state between two steps.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import astuple
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bytemill.errors import TrainingDivergedError
-from bytemill.lm.cpu_threads import shared_cores
-from bytemill.lm.device import memory_errors
+import numpy as np
+import torch
+
+from bytemill.errors import NotFiniteError, TrainingDivergedError
+from bytemill.lm.batches import key_of, spread_starts
+from bytemill.lm.device import autocast, memory_errors, shared_cores
+from bytemill.lm.evaluate import LossByClass, TextScore, evaluate_windows, mean_score
+from bytemill.lm.generation.decoding import generate
+from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
+from bytemill.lm.hellaswag import evaluate_hellaswag
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.planning import flops_per_token
-from bytemill.lm.processes import join_processes, stop_signals
-from bytemill.lm.training.batch_reader import n_sequences
-from bytemill.lm.training.evaluation import evaluate_if_due
-from bytemill.lm.training.log_records import OnRecord, Recorder, Speed
-from bytemill.lm.training.optimization import describe_groups, set_rates
+from bytemill.lm.processes import (
+    average_gradients,
+    gradients_exchanged,
+    join_processes,
+    stop_signals,
+    whole_model,
+)
+from bytemill.lm.training.data import UNNAMED, divide_batch, n_sequences, pass_sizes, sequences_at
+from bytemill.lm.training.metrics_log import OnRecord, Recorder
 from bytemill.lm.training.preparation import MEMORY_HINT, peak_rate, prepare
-from bytemill.lm.training.run import is_due
+from bytemill.lm.training.run import Speed, describe_groups, is_due, is_validation_due, set_rates
 from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_if_due
-from bytemill.lm.training.step import accumulate_gradients, loss_function, save_bad_batch
+from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bytemill.lm.processes import LossFunction
     from bytemill.lm.training.config import Resolved
     from bytemill.lm.training.run import Run
     from bytemill.lm.training.run_folder import RunFolder
@@ -192,3 +209,180 @@ def _summary(run: Run) -> dict[str, Any]:
         "refused": run.refused,
         "notes": run.notes,
     }
+
+
+def loss_function(run: Run) -> LossFunction:
+    """Return the function that computes the losses of a batch; with DDP, its gradients are averaged over processes."""
+    compute_losses = partial(
+        run.model.losses,
+        z_loss=run.config.optimizer.z_loss,
+        documents=run.documents,
+        is_padded=run.batches.padding_share > 0,
+    )
+    if run.processes.count > 1 and run.config.training.strategy == "ddp":
+        return average_gradients(run.model, compute_losses, run.device)
+    return compute_losses
+
+
+def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float, int, int]:
+    """Accumulate the gradients of a step.
+
+    With several processes, each computes its share of the step; the gradients and the result are those of the step.
+
+    Returns:
+        The mean cross-entropy, the number of tokens and the number of their bytes.
+    """
+    passes = pass_sizes(run.config.training, run.processes.count, run.step)
+    n_all = run.batches.n_targets(run.batches.position, sum(passes) * run.processes.count)
+    total = torch.zeros((), device=run.device)
+    n_bytes = torch.zeros((), dtype=torch.int64, device=run.device)
+    n_tokens = 0
+    for index, size in enumerate(passes):
+        first = run.batches.position + run.processes.rank * size
+        n_own = run.batches.n_targets(first, size)
+        inputs, targets = run.reader.take(size, run.step)
+        with gradients_exchanged(run.model, compute_losses, now=index == len(passes) - 1):
+            with autocast(run.device, run.dtype):
+                loss, cross_entropy = compute_losses(inputs, targets)
+            # Gradients are averaged over the processes. Without padding, the divisor of equal passes is their number.
+            divisor = n_all / (n_own * run.processes.count)
+            share = loss / divisor
+            scaled = share if run.scale is None else share * run.scale.value
+            scaled.backward()  # pyright: ignore[reportUnknownMemberType]
+        total += cross_entropy / divisor
+        own = targets >= 0 if n_own < targets.numel() else ...
+        n_bytes += run.byte_counts.of(inputs[own], targets[own]).sum()
+        n_tokens += n_own
+    if run.scale is not None:
+        run.scale.unscale(run.model.parameters())
+    sums = run.processes.sum([float(total), n_tokens, int(n_bytes)])
+    return sums[0] / run.processes.count, int(sums[1]), int(sums[2])
+
+
+def save_bad_batch(run: Run) -> Path:
+    """Write the sequences of the last step, of all processes, as an .npz file in the run folder.
+
+    All processes must call this; the first one writes.
+
+    The file holds `step`, `inputs` and `targets` of shape (n_sequences, context_length), `sequences` (their numbers in
+    the order of the run) and `offsets` (of their first ids in the training data).
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    path = run.folder.path / f"bad_batch_step_{run.step:08d}.npz"
+    if run.processes.is_first:
+        write_bytes(path, _last_step(run))
+    run.processes.wait()  # for the file to exist
+    return path
+
+
+def _last_step(run: Run) -> bytes:
+    n = sequences_at(run.step - 1, run.config.training)
+    first = run.batches.position - n
+    windows = run.batches.windows(first, n).numpy()
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        step=np.array(run.step),
+        inputs=windows[:, :-1],
+        targets=windows[:, 1:],
+        sequences=np.arange(first, first + n),
+        offsets=np.array(run.batches.starts(first, n)),
+    )
+    return buffer.getvalue()
+
+
+def evaluate_if_due(run: Run, record: Recorder) -> None:
+    """Record validation, HellaSwag and a sample, if they are due at this step and not recorded yet.
+
+    All use the average of the weights if there is one.
+    """
+    due = {
+        "validation": (_validate, is_validation_due(run)),
+        "hellaswag": (_hellaswag, bool(run.hellaswag) and is_due(run, run.config.run.hellaswag_every)),
+        "sample": (_sample, is_due(run, run.config.run.sample_every)),
+    }
+    missing = {
+        kind: evaluate
+        for kind, (evaluate, is_now) in due.items()
+        if run.step and is_now and not record.has(kind, run.step)
+    }
+    if missing:
+        with run.average.in_model() if run.average else nullcontext():
+            for kind, evaluate in missing.items():
+                record(kind, run.step, **evaluate(run))
+        run.model.train()
+
+
+def _validate(run: Run) -> dict[str, Any]:
+    """Score the model on the validation windows, which the processes share.
+
+    With several sets, loss and bits per byte are the means over the sets, and `sets` has the values of each.
+    """
+    model = whole_model(run.model)
+    by_class = LossByClass(run.tokenizer, run.config.model.vocab_size, run.device)
+    scores: dict[str, TextScore] = {}
+    for name, tokens in run.validation.items():
+        length, n_windows = run.config.model.context_length, run.config.run.validation_windows
+        own = evaluate_windows(
+            model,
+            tokens,
+            spread_starts(len(tokens), length, n_windows)[run.processes.rank :: run.processes.count],
+            run.byte_counts,
+            batch_size=divide_batch(run.config.training, run.processes.count)[1],
+            dtype=run.dtype,
+            documents=run.documents,
+            by_class=by_class,
+        )
+        n_tokens, nats, text_nats, n_bytes = run.processes.sum(astuple(own))
+        scores[name] = TextScore(int(n_tokens), nats, text_nats, int(n_bytes))
+    by_class.sums = run.processes.sum(by_class.sums)
+    result = mean_score(list(scores.values()))
+    if set(scores) != {UNNAMED}:
+        result["sets"] = {name: score.to_dict() for name, score in scores.items()}
+    return {**result, "classes": by_class.to_dict(), "frequencies": by_class.by_frequency()}
+
+
+def _hellaswag(run: Run) -> dict[str, Any]:
+    """Compute the accuracy on HellaSwag, None if a logit is not finite; each process scores a part of the items."""
+    items = run.hellaswag[run.processes.rank :: run.processes.count]
+    model = whole_model(run.model)
+    n_sequences = divide_batch(run.config.training, run.processes.count)[1]
+    n_correct = [0.0, 0.0]
+    if items:
+        try:
+            score = evaluate_hellaswag(
+                model, run.tokenizer, items, bos_id=run.bos_id, batch_size=n_sequences, dtype=run.dtype
+            )
+            n_correct = [score.accuracy[name] * len(items) for name in ("sum", "characters")]
+        except NotFiniteError:
+            n_correct = [math.nan, math.nan]
+    acc, acc_norm = (
+        round(n) / len(run.hellaswag) if math.isfinite(n) else None for n in run.processes.sum(n_correct)
+    )
+    return {"n_items": len(run.hellaswag), "acc": acc, "acc_norm": acc_norm}
+
+
+def _sample(run: Run) -> dict[str, Any]:
+    """Generate a sample from a generator of its own, so that training does not depend on samples.
+
+    A sample that fails is recorded with its error.
+    """
+    model = whole_model(run.model)
+    if not run.processes.is_first:
+        return {}
+    prompt = run.config.run.sample_prompt
+    try:
+        new = generate(
+            model,
+            prompt_ids(run.tokenizer, prompt, run.bos_id),
+            run.config.run.sample_tokens,
+            temperature=0.8,
+            top_p=0.95,
+            excluded_ids=ids_without_token(run.tokenizer, run.config.model.vocab_size),
+            seed=key_of(run.config.training.seed, run.step) >> 1,
+        )[0]
+        return {"prompt": prompt, "text": run.tokenizer.decode(new)}
+    except Exception as error:  # whatever it is, training continues
+        return {"prompt": prompt, "text": "", "error": f"{type(error).__name__}: {error}"}

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.generation.decoding import SamplingParameters
     from bytemill.lm.inspection import Trace
-    from bytemill.lm.loading import TrainedModel
+    from bytemill.lm.training.saved_model import TrainedModel
     from bytemill.studio.jobs import Check
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -274,7 +274,7 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
     """Trace the window from which the token after a text is predicted, or the first 512 tokens if it has more."""
 
     def work(check: Check) -> InsideResult:
-        from bytemill.lm.generation.context_window import window_start
+        from bytemill.lm.generation.decoding import window_start
         from bytemill.lm.generation.text_generation import ids_without_token
         from bytemill.lm.inspection import trace
 
@@ -380,7 +380,7 @@ def _prompt_ids(trained: TrainedModel, text: str) -> list[int]:
 
 
 def _parameters(spec: Sampling) -> SamplingParameters:
-    from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.generation.decoding import SamplingParameters
 
     return SamplingParameters(**spec.model_dump())
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bytemill.lm.kernels.triton import cross_entropy as module
+from bytemill.lm.kernels.triton import layers as module
 from bytemill.lm.kernels.triton import linear_losses, losses_and_gradients
 from bytemill.lm.loss import cross_entropy, token_losses, token_losses_and_log_z
 from tests.support.examples import few

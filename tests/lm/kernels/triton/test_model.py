@@ -12,7 +12,7 @@ from bytemill.lm.model import ModelConfig, TransformerLM
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_kv_heads": 1, "sliding_window": 5, "logit_soft_cap": 5.0},
+        {"logit_soft_cap": 5.0, "attention": {"num_kv_heads": 1, "sliding_window": 5}},
         {
             "norm": "layer",
             "feed_forward": "gelu",

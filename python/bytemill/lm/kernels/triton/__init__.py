@@ -9,7 +9,6 @@ Importing this package needs Triton, which torch installs on Linux.
 """
 
 from bytemill.lm.kernels.triton.attention import causal_attention
-from bytemill.lm.kernels.triton.cross_entropy import linear_losses, losses_and_gradients
-from bytemill.lm.kernels.triton.norm import normalized
+from bytemill.lm.kernels.triton.layers import linear_losses, losses_and_gradients, normalized
 
 __all__ = ["causal_attention", "linear_losses", "losses_and_gradients", "normalized"]

@@ -1,5 +1,0 @@
-"""Names of the choices of kernels."""
-
-from typing import Literal
-
-KernelName = Literal["auto", "torch", "triton", "scratch"]
