@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.conversion import Conversion
     from bytemill.tokenizer.explanation import Explanation, TokenInfo
     from bytemill.tokenizer.tokenizer import Tokenizer
-from bytemill.tokenizer.verification import Verification
     from bytemill.tokenizer.training_report import TrainingReport
+    from bytemill.tokenizer.verification import Verification
 
 SEPARATOR = "│"
 SPACE = "·"
