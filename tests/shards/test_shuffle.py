@@ -15,7 +15,7 @@ from bytemill.cluster.estimate import estimate_encoding
 from bytemill.corpus import DocumentBatch, DocumentSource, Position, shuffle
 from bytemill.corpus import documents as settings
 from bytemill.errors import ClusterError, OutputError, ShardError
-from bytemill.shards import EncodeProgress, TokenShards, encode_corpus, read_manifest
+from bytemill.shards import EncodeProgress, EncodeSettings, TokenShards, encode_corpus, read_manifest
 from bytemill.shards.lock import SHUFFLE_NAME
 from tests.cluster.corpora import InlineExecutor
 
@@ -223,10 +223,10 @@ def test_text_that_a_killed_run_left_is_removed(tmp_path: Path) -> None:
 def test_several_processes_refuse(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     with InlineExecutor() as executor:
-        for call in (encode_by_tasks, estimate_encoding):
-            arguments = [tmp_path / "out"] if call is encode_by_tasks else []
-            with pytest.raises(ClusterError, match="documents are shuffled by one process"):
-                call(executor, TOKENIZER, tmp_path / "a.txt", *arguments, shuffle_seed=1)
+        with pytest.raises(ClusterError, match="documents are shuffled by one process"):
+            encode_by_tasks(executor, TOKENIZER, tmp_path / "a.txt", tmp_path / "out", shuffle_seed=1)
+        with pytest.raises(ClusterError, match="documents are shuffled by one process"):
+            estimate_encoding(executor, TOKENIZER, tmp_path / "a.txt", EncodeSettings(shuffle_seed=1))
     assert not (tmp_path / "out").exists()
 
 

@@ -32,18 +32,17 @@ from bytemill.cluster.target import Target, target_of
 from bytemill.corpus import Corpus, CorpusCounts
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ClusterError, ShardError
-from bytemill.shards.encode import EncodeOptions, encoding_job
 from bytemill.shards.hashed_file import HashedFile
 from bytemill.shards.journal import RESTART_HINT, PartCounts
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import FileInfo, ShardInfo
 from bytemill.shards.recheck import compare_text
+from bytemill.shards.settings import EncodeSettings, EncodingJob
 from bytemill.system.records import parse_record
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
-    from typing import Unpack
 
     from numpy.typing import NDArray
 
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from bytemill.cluster.schedule import Report
     from bytemill.corpus import CorpusInputs, DocumentSource
     from bytemill.shards.corpus_reader import ShardCorpus
-    from bytemill.shards.encode_job import EncodingJob, ShardTokenizer, WrittenShards
+    from bytemill.shards.settings import ShardTokenizer, WrittenShards
 from bytemill.shards.manifest import Manifest
 
 
@@ -67,7 +66,7 @@ def encode_corpus(
     note: Callable[[str], None] | None = None,
     overwrite: bool = False,
     recheck: bool = False,
-    **options: Unpack[EncodeOptions],
+    **settings: Any,
 ) -> Manifest:
     """Encode a corpus of files, or shards with another tokenizer, on an executor; see `bytemill.encode_corpus`.
 
@@ -86,14 +85,44 @@ def encode_corpus(
         note: Called with a sentence if what an interrupted run left is damaged, and is made again.
         overwrite: Replace existing shards.
         recheck: As for `bytemill.encode_corpus`; this process compares the text alone.
-        options: As for `bytemill.encode_corpus`.
+        settings: Of `EncodeSettings`, as for `bytemill.encode_corpus`.
 
     Raises:
         ClusterError: A task failed for a reason other than its input, or the cluster is lost.
         CorpusError: Also if the corpus cannot be divided: standard input, iterators, a limit of bytes. After bad input
             the other units are encoded before it is raised.
     """
-    job = encoding_job(tokenizer, inputs, num_threads, **options)
+    return encode_with(
+        executor,
+        tokenizer,
+        inputs,
+        out_folder,
+        EncodeSettings(**settings),
+        unit_bytes=unit_bytes,
+        num_threads=num_threads,
+        progress=progress,
+        note=note,
+        overwrite=overwrite,
+        recheck=recheck,
+    )
+
+
+def encode_with(
+    executor: Executor,
+    tokenizer: ShardTokenizer,
+    inputs: CorpusInputs | DocumentSource,
+    out_folder: str | os.PathLike[str],
+    settings: EncodeSettings,
+    *,
+    unit_bytes: int | None = None,
+    num_threads: int = 1,
+    progress: Report | None = None,
+    note: Callable[[str], None] | None = None,
+    overwrite: bool = False,
+    recheck: bool = False,
+) -> Manifest:
+    """Encode a corpus with these settings; see `encode_corpus`."""
+    job = EncodingJob.of(tokenizer, inputs, settings, num_threads)
     corpus = divisible_corpus(job)
     job.check_output(out_folder)
     target = target_of(out_folder, job.parts)

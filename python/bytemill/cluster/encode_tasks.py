@@ -11,10 +11,10 @@ import numpy as np
 from bytemill.corpus import CorpusCounts
 from bytemill.corpus.documents import CorpusRange
 from bytemill.errors import ClusterError, SpecialTokenError
-from bytemill.shards.encode_job import document_encoder
 from bytemill.shards.journal import PartCounts, as_json
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.pipeline import groups, in_sources
+from bytemill.shards.settings import document_encoder
 from bytemill.shards.shard_writer import ShardWriter
 from bytemill.system.atomic_files import output_errors
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from bytemill.cluster.target import Target
     from bytemill.corpus import Corpus, DocumentBatch
     from bytemill.shards.corpus_reader import ShardCorpus
-    from bytemill.shards.encode_job import ShardTokenizer
     from bytemill.shards.manifest import ShardSettings
+    from bytemill.shards.settings import ShardTokenizer
 
 _COPY_IDS = 1 << 22
 """Ids that are copied at a time."""

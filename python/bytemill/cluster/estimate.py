@@ -11,18 +11,16 @@ import numpy as np
 
 from bytemill._core import PretokenCounter, safe_cut
 from bytemill.cluster.plan import default_unit_bytes, divisible_corpus, ranges_of
-from bytemill.shards.encode import EncodeOptions, encoding_job
-from bytemill.shards.encode_job import document_encoder
+from bytemill.shards.settings import EncodingJob, document_encoder
 from bytemill.training.memory_budget import resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Unpack
 
     from bytemill.cluster.executor import Executor
     from bytemill.corpus import Corpus, CorpusInputs, DocumentBatch, DocumentSource
     from bytemill.shards.corpus_reader import ShardCorpus
-    from bytemill.shards.encode_job import ShardTokenizer
+    from bytemill.shards.settings import EncodeSettings, ShardTokenizer
     from bytemill.training.counting_session import CountingSettings
 
 SAMPLE_BYTES = 16 << 20
@@ -54,13 +52,13 @@ def estimate_encoding(
     executor: Executor,
     tokenizer: ShardTokenizer,
     inputs: CorpusInputs | DocumentSource,
+    settings: EncodeSettings,
     *,
     unit_bytes: int | None = None,
     num_threads: int = 1,
-    **options: Unpack[EncodeOptions],
 ) -> Estimate:
     """Estimate `encode_corpus` with the same arguments; nothing is written. Raises as it does."""
-    job = encoding_job(tokenizer, inputs, num_threads, **options)
+    job = EncodingJob.of(tokenizer, inputs, settings, num_threads)
     corpus, core, allowed = divisible_corpus(job), tokenizer.core, job.settings.allowed_special
     encoder = document_encoder(tokenizer, job.layout, job.settings, num_threads)
     n_tokens = 0

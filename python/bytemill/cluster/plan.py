@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bytemill.corpus.documents import CorpusRange
-    from bytemill.shards.encode_job import EncodingJob
+    from bytemill.shards.settings import EncodingJob
 
 MIN_UNIT_BYTES = 16 << 20
 MAX_UNIT_BYTES = 1 << 30

@@ -7,12 +7,14 @@ from bytemill.shards.manifest import Manifest, ShardInfo, ShardSettings, SourceI
 from bytemill.shards.pipeline import EncodeProgress
 from bytemill.shards.reader import TokenShards
 from bytemill.shards.reencode import reencode_shards, shard_corpus
+from bytemill.shards.settings import EncodeSettings
 from bytemill.shards.stored_tokens import StoredTokens
 from bytemill.shards.verification import verify
 
 __all__ = [
     "ConvertProgress",
     "EncodeProgress",
+    "EncodeSettings",
     "Manifest",
     "ShardCorpus",
     "ShardInfo",

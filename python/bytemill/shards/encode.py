@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from bytemill.corpus import Corpus, DocumentSource
-from bytemill.errors import ShardError
 from bytemill.shards import store_manifests
 from bytemill.shards.complete import complete_manifests, remove_all_leftovers, restamp
-from bytemill.shards.encode_job import (
-    EncodingJob,
-    Errors,
-    ShardTokenizer,
-    prepended_token,
-    separator_token,
-    shard_settings,
-)
 from bytemill.shards.encode_parts import encode_parts, say_starting_over
 from bytemill.shards.encode_to_store import encode_to_store
 from bytemill.shards.journal import JOURNAL_NAME, read_journal
-from bytemill.shards.layouts import layout_named
 from bytemill.shards.lock import lock_folders, remove_partial_files, start_over
 from bytemill.shards.manifest import (
     Manifest,
@@ -28,15 +17,14 @@ from bytemill.shards.manifest import (
 )
 from bytemill.shards.pipeline import EncodeProgress
 from bytemill.shards.recheck import compare_text
+from bytemill.shards.settings import AllowedSpecial, EncodeSettings, EncodingJob, Errors, ShardTokenizer
 from bytemill.storage import StoreFolder, url_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
-    from bytemill.corpus import CorpusInputs
-
-AllowedSpecial: TypeAlias = "Literal['all', 'none', 'none_raise'] | Collection[str]"
+    from bytemill.corpus import CorpusInputs, DocumentSource
 
 CHECKPOINT_BYTES = 128 << 20
 """Bytes of text between checkpoints: about a second of work for one core, and 60 MB to sync."""
@@ -47,17 +35,17 @@ def encode_corpus(
     inputs: CorpusInputs | DocumentSource,
     out_folder: str | os.PathLike[str],
     *,
-    layout: str = "npy",
-    shard_tokens: int = 100_000_000,
-    document_index: bool = False,
-    allowed_special: AllowedSpecial = "all",
-    errors: Errors = "strict",
-    documents: str | None = None,
-    separators: bool = True,
-    prepend: str | bool = False,
-    validation_fraction: float = 0.0,
-    split_seed: int = 0,
-    shuffle_seed: int | None = None,
+    layout: str = EncodeSettings.layout,
+    shard_tokens: int = EncodeSettings.shard_tokens,
+    document_index: bool = EncodeSettings.document_index,
+    allowed_special: AllowedSpecial = EncodeSettings.allowed_special,
+    errors: Errors = EncodeSettings.errors,
+    documents: str | None = EncodeSettings.documents,
+    separators: bool = EncodeSettings.separators,
+    prepend: str | bool = EncodeSettings.prepend,
+    validation_fraction: float = EncodeSettings.validation_fraction,
+    split_seed: int = EncodeSettings.split_seed,
+    shuffle_seed: int | None = EncodeSettings.shuffle_seed,
     num_threads: int | None = None,
     progress: Callable[[EncodeProgress], None] | None = None,
     note: Callable[[str], None] | None = None,
@@ -80,23 +68,17 @@ def encode_corpus(
         inputs: A `Corpus`, or names of files, folders and globs, or "-" for standard input (see `Corpus`).
         out_folder: The output folder, or the URL of one, such as `s3://bucket/shards`. There the names of files have a
             tag, so that no other encoding writes the same ones, and the manifest is written last.
-        layout: Layout of the files (`bytemill.shards.layouts`).
-        shard_tokens: Ids per shard, except the last one.
-        document_index: Write `documents.npy`, the ends of documents.
-        allowed_special: Special tokens recognised in the text: "all", "none", "none_raise" or a collection.
-        errors: Handling of malformed UTF-8: "strict", "replace" or "skip". A `Corpus` has its own option.
-        documents: What a document is in text files: "file" (the default), "line", or the special token that ends
-            documents (see `Corpus`, which has its own option). A special token is also the one between documents.
-        separators: Append the special token between documents to every document that does not end with it. In some
-            layouts it is at the start of documents. By default that token is the usual one of the tokenizer, such as
-            `<|endoftext|>`. Nothing is appended if it has none, or if that one is prepended.
-        prepend: Special token at the start of every document; True for the usual one of the tokenizer.
-        validation_fraction: Fraction of the documents, chosen by a hash of their first MiB, that is written to the
-            folder `validation` in `out_folder`; the others are written to `train`. Equal documents stay together.
-        split_seed: Seed of that hash.
-        shuffle_seed: Write the documents in random order, across all sources. The order depends only on this seed and
-            on the number of documents before each one. Until the end the output folder also holds a copy of the text,
-            and an interrupted run reads the corpus again before it resumes.
+        layout: See `EncodeSettings`, as for the next ten.
+        shard_tokens: Ids per shard.
+        document_index: Write `documents.npy`.
+        allowed_special: Special tokens recognised in the text.
+        errors: Handling of malformed UTF-8.
+        documents: What a document is in text files.
+        separators: Append the special token between documents.
+        prepend: Special token at the start of every document.
+        validation_fraction: Fraction of the documents in the folder `validation`.
+        split_seed: Seed of the hash that chooses them.
+        shuffle_seed: Seed of a random order of the documents.
         num_threads: Threads of the encoder; by default one per core.
         progress: Called in this thread after every few megabytes. An exception that it raises stops the encoding.
         note: Called with a sentence if something is done that was not asked for, such as starting over.
@@ -115,10 +97,7 @@ def encode_corpus(
         OutputError: If the shards cannot be written, or the folder is, contains or lies in an input.
         StorageError: If an object store cannot be read or written. The same call resumes on the same machine.
     """
-    job = encoding_job(
-        tokenizer,
-        inputs,
-        num_threads,
+    settings = EncodeSettings(
         layout=layout,
         shard_tokens=shard_tokens,
         document_index=document_index,
@@ -131,6 +110,35 @@ def encode_corpus(
         split_seed=split_seed,
         shuffle_seed=shuffle_seed,
     )
+    return encode_with(
+        tokenizer,
+        inputs,
+        out_folder,
+        settings,
+        num_threads=num_threads,
+        progress=progress,
+        note=note,
+        overwrite=overwrite,
+        recheck=recheck,
+        checkpoint_bytes=checkpoint_bytes,
+    )
+
+
+def encode_with(
+    tokenizer: ShardTokenizer,
+    inputs: CorpusInputs | DocumentSource,
+    out_folder: str | os.PathLike[str],
+    settings: EncodeSettings,
+    *,
+    num_threads: int | None = None,
+    progress: Callable[[EncodeProgress], None] | None = None,
+    note: Callable[[str], None] | None = None,
+    overwrite: bool = False,
+    recheck: bool = False,
+    checkpoint_bytes: int = CHECKPOINT_BYTES,
+) -> Manifest:
+    """Encode a corpus with these settings; see `encode_corpus`."""
+    job = EncodingJob.of(tokenizer, inputs, settings, num_threads)
     job.check_output(out_folder)
     options: _RunOptions = {
         "checkpoint_bytes": checkpoint_bytes,
@@ -202,73 +210,6 @@ class _RunOptions(TypedDict):
     progress: Callable[[EncodeProgress], None] | None
     note: Callable[[str], None] | None
     overwrite: bool
-
-
-class EncodeOptions(TypedDict, total=False):
-    """The options of `encode_corpus` that determine the files."""
-
-    layout: str
-    shard_tokens: int
-    document_index: bool
-    allowed_special: AllowedSpecial
-    errors: Errors
-    documents: str | None
-    separators: bool
-    prepend: str | bool
-    validation_fraction: float
-    split_seed: int
-    shuffle_seed: int | None
-
-
-def encoding_job(
-    tokenizer: ShardTokenizer,
-    inputs: CorpusInputs | DocumentSource,
-    num_threads: int | None,
-    **options: Unpack[EncodeOptions],
-) -> EncodingJob:
-    """Check the options of `encode_corpus`; raises as it does."""
-    if unknown := sorted(options.keys() - EncodeOptions.__optional_keys__):
-        raise TypeError(f"encode_corpus() got an unexpected keyword argument {unknown[0]!r}")
-    errors, documents = options.get("errors", "strict"), options.get("documents")
-    source = _source(inputs, errors, documents)
-    separator, prepended = None, prepended_token(tokenizer, options.get("prepend", False))
-    if options.get("separators", True):
-        separator = separator_token(tokenizer, source, documents, prepended)
-    allowed = options.get("allowed_special", "all")
-    return EncodingJob.checked(
-        tokenizer,
-        layout_named(options.get("layout", "npy")),
-        source,
-        shard_settings(
-            shard_tokens=options.get("shard_tokens", 100_000_000),
-            allowed_special=allowed if isinstance(allowed, str) else tuple(sorted(allowed)),
-            errors=_errors_of(source, errors),
-            document_separator=separator,
-            append_separator=separator is not None,
-            prepended=prepended,
-            document_index=options.get("document_index", False),
-            validation_fraction=float(options.get("validation_fraction", 0.0)),
-            split_seed=options.get("split_seed", 0),
-            shuffle_seed=options.get("shuffle_seed"),
-        ),
-        num_threads,
-    )
-
-
-def _source(inputs: CorpusInputs | DocumentSource, errors: Errors, documents: str | None) -> DocumentSource:
-    if errors not in ("strict", "replace", "skip"):
-        raise ShardError(f"errors is {errors!r}", hint='choose "strict", "replace" or "skip"')
-    if hasattr(inputs, "read") and hasattr(inputs, "source_names"):
-        for name, is_set in (("errors", errors != "strict"), ("documents", documents in ("file", "line"))):
-            if is_set:
-                raise ShardError(f"{name} is an option of the Corpus", hint="set it there")
-        return cast("DocumentSource", inputs)
-    return Corpus(cast("CorpusInputs", inputs), errors=errors, documents=documents or "file")
-
-
-def _errors_of(source: DocumentSource, errors: Errors) -> Errors:
-    options = getattr(source, "options", None)
-    return getattr(options, "errors", errors)
 
 
 def _already_complete(manifests: list[Manifest]) -> EncodeProgress:

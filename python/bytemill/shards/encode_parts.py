@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.corpus import DocumentBatch, DocumentSource
-    from bytemill.shards.encode_job import EncodingJob
     from bytemill.shards.journal import Checkpoint
     from bytemill.shards.manifest import Manifest, ShardInfo
+    from bytemill.shards.settings import EncodingJob
 
 
 def encode_parts(

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bytemill.shards.encode_job import EncodingJob
     from bytemill.shards.journal import Checkpoint
     from bytemill.shards.manifest import Manifest
     from bytemill.shards.pipeline import EncodeProgress
+    from bytemill.shards.settings import EncodingJob
     from bytemill.storage import StoreFolder
 
 _TAG_NAME = "tag.txt"

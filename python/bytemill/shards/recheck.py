@@ -15,9 +15,9 @@ from bytemill.shards.lock import OVERWRITE_HINT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bytemill.shards.encode_job import EncodingJob
     from bytemill.shards.manifest import Manifest, ShardInfo
     from bytemill.shards.pipeline import EncodeProgress
+    from bytemill.shards.settings import EncodingJob
 
 
 def compare_text(

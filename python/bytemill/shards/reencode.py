@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import SpecialTokenError
 from bytemill.formats.spec import special_rules
 from bytemill.shards.corpus_reader import OnError, ShardCorpus
-from bytemill.shards.encode import EncodeOptions, encode_corpus
+from bytemill.shards.encode import encode_with
+from bytemill.shards.settings import EncodeSettings
 from bytemill.shards.token_source import find_separator, open_tokens
 from bytemill.shards.verification import require_intact
 
@@ -87,9 +88,7 @@ def reencode_shards(
     overwrite: bool = False,
     recheck: bool = False,
 ) -> Manifest:
-    """Encode a `shard_corpus` with another tokenizer.
-
-    Resumes and raises as `encode_corpus`, which does the work.
+    """Encode a `shard_corpus` with another tokenizer. Resumes and raises as `encode_corpus`.
 
     Args:
         corpus: The corpus.
@@ -114,7 +113,7 @@ def reencode_shards(
     Returns:
         The manifest of the result.
     """
-    options = reencode_options(
+    settings = reencode_settings(
         corpus,
         target,
         layout=layout,
@@ -127,52 +126,45 @@ def reencode_shards(
         split_seed=split_seed,
         shuffle_seed=shuffle_seed,
     )
-    return encode_corpus(
+    return encode_with(
         target,
         corpus,
         out_folder,
+        settings,
         num_threads=num_threads,
         progress=progress,
         note=note,
         overwrite=overwrite,
         recheck=recheck,
-        **options,
     )
 
 
-def reencode_options(
-    corpus: ShardCorpus,
-    target: Tokenizer,
-    *,
-    layout: str | None = None,
-    shard_tokens: int | None = None,
-    document_index: bool | None = None,
-    documents: str | None = None,
-    separators: bool | None = None,
-    prepend: str | bool | None = None,
-    validation_fraction: float = 0.0,
-    split_seed: int = 0,
-    shuffle_seed: int | None = None,
-) -> EncodeOptions:
-    """Return the options of `encode_corpus` with which `reencode_shards` calls it; raises as it does."""
+def reencode_settings(corpus: ShardCorpus, target: Tokenizer, **explicit: Any) -> EncodeSettings:
+    """Return the settings with which `reencode_shards` encodes: explicit ones, else those of the source.
+
+    Args:
+        corpus: The corpus.
+        target: The tokenizer.
+        explicit: Settings; None stands for the source's.
+
+    Raises:
+        ShardError: A setting is out of range.
+        SpecialTokenError: The target has no token for the source's separator.
+    """
     around = corpus.around
-    separator = documents or _separator_of(target, around.separator)
-    if prepend is None:
-        prepend = around.prepended if around.prepended in target.special_tokens else False
-    options: EncodeOptions = {
-        "layout": layout or around.layout,
-        "document_index": around.has_index if document_index is None else document_index,
+    explicit = {name: value for name, value in explicit.items() if value is not None}
+    separator = explicit.get("documents") or _separator_of(target, around.separator)
+    source: dict[str, Any] = {
+        "layout": around.layout,
+        "document_index": around.has_index,
         "allowed_special": corpus.allowed_special or "none",
         "documents": separator,
-        "separators": separator is not None if separators is None else separators,
-        "prepend": prepend or False,
-        "validation_fraction": validation_fraction,
-        "split_seed": split_seed,
-        "shuffle_seed": shuffle_seed,
+        "separators": separator is not None,
+        "prepend": around.prepended if around.prepended in target.special_tokens else False,
     }
-    if (size := shard_tokens or around.shard_tokens) is not None:
-        options["shard_tokens"] = size
-    return options
+    if around.shard_tokens is not None:
+        source["shard_tokens"] = around.shard_tokens
+    return EncodeSettings(**(source | explicit))
 
 
 def _separator_of(target: Tokenizer, separator: str | None) -> str | None:

@@ -1,16 +1,18 @@
-"""The checked options of an encoding, and what they make: the encoder, the writers and the manifests."""
+"""The settings of an encoding, and the job that they make with a tokenizer and a corpus."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from bytemill._core import DocumentEncoder, __version__
+from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.options import check_separator
 from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards.complete import Request, reproducible
 from bytemill.shards.journal import as_json
+from bytemill.shards.layouts import layout_named
 from bytemill.shards.lock import is_replaced_name
 from bytemill.shards.manifest import (
     PARTS,
@@ -28,17 +30,18 @@ from bytemill.system.units import plural
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from bytemill._core import Encoder
-    from bytemill.corpus import CorpusCounts, DocumentSource
+    from bytemill.corpus import CorpusCounts, CorpusInputs
     from bytemill.shards.journal import Checkpoint, PartCounts, WriterState
     from bytemill.shards.layouts import Layout
     from bytemill.shards.manifest import FileInfo, ShardInfo, SourceStamp
     from bytemill.storage import StoreFolder
     from bytemill.system.records import Strict
 
+AllowedSpecial: TypeAlias = "Literal['all', 'none', 'none_raise'] | Collection[str]"
 Errors: TypeAlias = Literal["strict", "replace", "skip"]
 Part: TypeAlias = Literal["train", "validation"]
 
@@ -59,13 +62,140 @@ class ShardTokenizer(Protocol):
     def special_tokens(self) -> Mapping[str, int]: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class EncodeSettings:
+    """What determines the files of an encoding, besides the tokenizer and the corpus.
+
+    Raises:
+        ShardError: A setting is out of range.
+    """
+
+    layout: str = "npy"
+    """Layout of the files (`bytemill.shards.layouts`)."""
+    shard_tokens: int = 100_000_000
+    """Ids per shard, except the last one."""
+    document_index: bool = False
+    """Write `documents.npy`, the ends of documents."""
+    allowed_special: AllowedSpecial = "all"
+    """Special tokens recognised in the text: "all", "none", "none_raise" or a collection."""
+    errors: Errors = "strict"
+    """Handling of malformed UTF-8: "strict", "replace" or "skip". A `Corpus` has its own option."""
+    documents: str | None = None
+    """What a document is in text files: "file" (the default), "line", or the special token that ends documents (see
+    `Corpus`, which has its own option). A special token is also the one between documents."""
+    separators: bool = True
+    """Append the special token between documents to every document that does not end with it. In some layouts it is at
+    the start of documents. By default that token is the usual one of the tokenizer, such as `<|endoftext|>`. Nothing is
+    appended if it has none, or if that one is prepended."""
+    prepend: str | bool = False
+    """Special token at the start of every document; True for the usual one of the tokenizer."""
+    validation_fraction: float = 0.0
+    """Fraction of the documents, chosen by a hash of their first MiB, that is written to the folder `validation` of the
+    output; the others are written to `train`. Equal documents stay together."""
+    split_seed: int = 0
+    """Seed of that hash."""
+    shuffle_seed: int | None = None
+    """Write the documents in random order, across all sources. The order depends only on this seed and on the number of
+    documents before each one. Until the end the output folder also holds a copy of the text, and an interrupted run
+    reads the corpus again before it resumes."""
+
+    def __post_init__(self) -> None:
+        layout_named(self.layout)
+        if self.errors not in get_args(Errors):
+            raise ShardError(f"errors is {self.errors!r}", hint='choose "strict", "replace" or "skip"')
+        _check_number("shard_tokens", self.shard_tokens, int, SHARD_TOKENS)
+        _check_number("validation_fraction", float(self.validation_fraction), float, VALIDATION_FRACTION)
+        _check_number("split_seed", self.split_seed, int, SEED)
+        if self.shuffle_seed is not None:
+            _check_number("shuffle_seed", self.shuffle_seed, int, SEED)
+
+    def corpus(self, inputs: CorpusInputs | DocumentSource) -> DocumentSource:
+        """Return the corpus of inputs. Raises `ShardError` if it is one that has its own options."""
+        if not (hasattr(inputs, "read") and hasattr(inputs, "source_names")):
+            return Corpus(
+                cast("CorpusInputs", inputs), errors=self.errors, documents=self.documents or "file"
+            )
+        for name, is_set in (
+            ("errors", self.errors != "strict"),
+            ("documents", self.documents in ("file", "line")),
+        ):
+            if is_set:
+                raise ShardError(f"{name} is an option of the Corpus", hint="set it there")
+        return cast("DocumentSource", inputs)
+
+    def resolved(self, tokenizer: ShardTokenizer, source: DocumentSource) -> ShardSettings:
+        """Return the settings for a tokenizer and a corpus, as a manifest has them. Raises `SpecialTokenError`."""
+        prepended = self._prepended(tokenizer)
+        separator = self._separator(tokenizer, source, prepended) if self.separators else None
+        allowed = self.allowed_special
+        return ShardSettings(
+            shard_tokens=self.shard_tokens,
+            allowed_special=allowed if isinstance(allowed, str) else tuple(sorted(allowed)),
+            errors=getattr(getattr(source, "options", None), "errors", self.errors),
+            document_separator=separator,
+            append_separator=separator is not None,
+            prepended=prepended,
+            document_index=self.document_index,
+            validation_fraction=float(self.validation_fraction),
+            split_seed=self.split_seed,
+            shuffle_seed=self.shuffle_seed,
+        )
+
+    def _prepended(self, tokenizer: ShardTokenizer) -> str | None:
+        if isinstance(self.prepend, str):
+            return self.prepend
+        if not self.prepend:
+            return None
+        found = next((token for token in _BEGIN_TOKENS if token in tokenizer.special_tokens), None)
+        if found is None:
+            known = ", ".join(tokenizer.special_tokens) or "none"
+            raise SpecialTokenError(
+                "the tokenizer has no special token for the start of documents",
+                hint=f"name one (--bos); its special tokens: {known}",
+            )
+        return found
+
+    def _separator(
+        self, tokenizer: ShardTokenizer, source: DocumentSource, prepended: str | None
+    ) -> str | None:
+        """Return the named separator, else that of the corpus, else the usual one of the tokenizer."""
+        named = self.documents
+        if named in (None, "file", "line"):
+            named = getattr(getattr(source, "options", None), "separator", None)
+        if named is None:
+            usual = next((token for token in _END_TOKENS if token in tokenizer.special_tokens), None)
+            return None if usual == prepended else usual  # GPT-2's begins documents too
+        check_separator(named, tokenizer.special_tokens)
+        return named
+
+    def document_notes(self, source: DocumentSource, manifests: Sequence[Manifest]) -> list[str]:
+        """Return notes about the documents of a result that may not be those that were meant.
+
+        Args:
+            source: The corpus.
+            manifests: The manifests of all parts.
+        """
+        notes: list[str] = []
+        resolved = manifests[0].settings
+        if self.separators and resolved.document_separator is None and resolved.prepended is None:
+            notes.append(
+                "the tokenizer has no usual special token for the end of documents, so none separates them "
+                "(--documents TOKEN names one)"
+            )
+        separator = getattr(getattr(source, "options", None), "separator", None)
+        n_documents = sum(manifest.n_documents for manifest in manifests)
+        if separator is not None and n_documents <= len(source.source_names):
+            notes.append(f"{separator} divides none of the inputs: each of them is one document")
+        return notes
+
+
 WrittenShards: TypeAlias = "tuple[tuple[ShardInfo, ...], FileInfo | None, int]"
 """The shards of a part, its document index, and its number of tokens."""
 
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """An encoding with checked options."""
+    """An encoding with checked settings."""
 
     tokenizer: ShardTokenizer
     layout: Layout
@@ -74,20 +204,21 @@ class EncodingJob:
     encoder: DocumentEncoder
 
     @classmethod
-    def checked(
+    def of(
         cls,
         tokenizer: ShardTokenizer,
-        layout: Layout,
-        source: DocumentSource,
-        settings: ShardSettings,
+        inputs: CorpusInputs | DocumentSource,
+        settings: EncodeSettings,
         num_threads: int | None,
     ) -> EncodingJob:
-        """Check the options before a folder is touched."""
-        if settings.validation_fraction and getattr(source, "is_one_document", False):
+        """Open the corpus and check what the settings say of it and of the tokenizer, before a folder is touched."""
+        source, layout = settings.corpus(inputs), layout_named(settings.layout)
+        resolved = settings.resolved(tokenizer, source)
+        if resolved.validation_fraction and getattr(source, "is_one_document", False):
             raise _empty_part("validation", 1)
-        layout.header(layout.dtype(tokenizer.core.dtype), settings.shard_tokens)
-        encoder = document_encoder(tokenizer, layout, settings, num_threads)
-        return cls(tokenizer, layout, source, settings, encoder)
+        layout.header(layout.dtype(tokenizer.core.dtype), resolved.shard_tokens)
+        encoder = document_encoder(tokenizer, layout, resolved, num_threads)
+        return cls(tokenizer, layout, source, resolved, encoder)
 
     def check_parts(self, counts: Sequence[PartCounts]) -> None:
         """Raise `ShardError` if the corpus is split and one of its parts is empty."""
@@ -256,19 +387,6 @@ def document_encoder(
     )
 
 
-def shard_settings(**values: Any) -> ShardSettings:
-    """Return the settings; raise ShardError if one is out of range."""
-    settings = ShardSettings(**values)
-    _check_number("shard_tokens", settings.shard_tokens, int, SHARD_TOKENS)
-    _check_number("validation_fraction", settings.validation_fraction, float, VALIDATION_FRACTION)
-    _check_number("split_seed", settings.split_seed, int, SEED)
-    if settings.shuffle_seed is not None:
-        _check_number("shuffle_seed", settings.shuffle_seed, int, SEED)
-    if settings.errors not in get_args(Errors):
-        raise ShardError(f"errors is {settings.errors!r}", hint=f"use one of {', '.join(get_args(Errors))}")
-    return settings
-
-
 def _check_number(name: str, value: object, kind: type[int] | type[float], limits: Strict) -> None:
     """Raise `ShardError` unless `value` is a number within the limits."""
     if not limits.allows(value, kind):
@@ -285,47 +403,6 @@ def _empty_part(name: Part, n_documents: int) -> ShardError:
         hint='divide the text with --documents line (documents="line") or --documents TOKEN; or change '
         "--validation-fraction (validation_fraction=); or encode a text of its own for each part",
     )
-
-
-def separator_token(
-    tokenizer: ShardTokenizer, source: DocumentSource, documents: str | None, prepended: str | None
-) -> str | None:
-    """Return the special token between documents: the named one, else the usual one of the tokenizer, if it has one.
-
-    None if the usual one is prepended to documents already, as with GPT-2's.
-
-    Args:
-        tokenizer: The tokenizer.
-        source: The corpus, which may name what ends documents in text files.
-        documents: As for `encode_corpus`.
-        prepended: The special token at the start of documents.
-
-    Raises:
-        SpecialTokenError: The named one is not a special token.
-    """
-    if documents in (None, "file", "line"):
-        documents = getattr(getattr(source, "options", None), "separator", None)
-    if documents is None:
-        usual = next((token for token in _END_TOKENS if token in tokenizer.special_tokens), None)
-        return None if usual == prepended else usual
-    check_separator(documents, tokenizer.special_tokens)
-    return documents
-
-
-def prepended_token(tokenizer: ShardTokenizer, prepend: str | bool) -> str | None:
-    """Return the special token at the start of documents: the named one, or with True the usual one."""
-    if isinstance(prepend, str):
-        return prepend
-    if not prepend:
-        return None
-    found = next((token for token in _BEGIN_TOKENS if token in tokenizer.special_tokens), None)
-    if found is None:
-        known = ", ".join(tokenizer.special_tokens) or "none"
-        raise SpecialTokenError(
-            "the tokenizer has no special token for the start of documents",
-            hint=f"name one (--bos); its special tokens: {known}",
-        )
-    return found
 
 
 def _id(tokenizer: ShardTokenizer, token: str | None, what: str) -> int | None:
