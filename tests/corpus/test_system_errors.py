@@ -17,7 +17,7 @@ import bytemill as bm
 from bytemill.cli import output
 from bytemill.cluster import encode_corpus
 from bytemill.cluster.encode_tasks import _new_file
-from bytemill.cluster.stage import FolderStage
+from bytemill.shards.stage import FolderStage
 from bytemill.corpus import Corpus
 from bytemill.corpus.columns import failures
 from bytemill.corpus.ranges import divide

@@ -160,9 +160,7 @@ def test_two_encodings_at_once_leave_one_result(
     url = s3.bucket()
     both = threading.Barrier(2)
     names = iter(("one", "two"))
-    monkeypatch.setattr(
-        "bytemill.shards.encode_to_store.work_folder", lambda _: tmp_path / "work" / next(names)
-    )
+    monkeypatch.setattr("bytemill.shards.target.work_folder", lambda _: tmp_path / "work" / next(names))
     results: list[Any] = []
 
     def encode() -> None:

@@ -206,16 +206,10 @@ def info(
 def _remove_leftovers(folder: Path, parts: list[Path]) -> None:
     """Remove what a killed encoding left of the finished shards in these parts, and say so."""
     from bytemill.errors import BytemillError
-    from bytemill.shards import store_manifests
-    from bytemill.shards.complete import remove_all_leftovers
-    from bytemill.storage import StoreFolder, url_of
+    from bytemill.shards.target import target_of
 
     try:
-        if (url := url_of(folder)) is None:
-            remove_all_leftovers(folder, parts, output.note)
-        else:
-            stores = [StoreFolder(url_of(part) or url) for part in parts]
-            store_manifests.remove_leftovers(StoreFolder(url), stores, output.note)
+        target_of(folder, [part.name for part in parts if part != folder]).remove_leftovers(output.note)
     except BytemillError as error:  # it may belong to others
         output.note(f"what an encoding left in {shown(folder)} cannot be removed: {error}")
 

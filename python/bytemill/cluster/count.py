@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from bytemill._core import N_COUNT_PARTITIONS, UNICODE_VERSION, PretokenCounter, safe_cut
 from bytemill.cluster.plan import Unit, default_unit_bytes, read_plan, units_of, write_plan
 from bytemill.cluster.schedule import Work, run
-from bytemill.cluster.stage import FolderStage, StoreStage, digest, note_damage
 from bytemill.corpus import Corpus, CorpusCounts, not_utf8
 from bytemill.corpus.options import check_separator
 from bytemill.corpus.ranges import divide
 from bytemill.corpus.sources import empty_corpus, unreadable
 from bytemill.corpus.streams import plain_text_start
 from bytemill.errors import CorpusError, OutputError
+from bytemill.shards.stage import FolderStage, StoreStage, digest, note_damage
 from bytemill.storage import StoreFolder, url_of
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.atomic_files import make_folder
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from bytemill._core import PretokenCounts
     from bytemill.cluster.executor import Executor
     from bytemill.cluster.schedule import Report
-    from bytemill.cluster.stage import Stage
     from bytemill.corpus.documents import CorpusRange
+    from bytemill.shards.stage import Stage
 
 _PARTITIONS_PER_TASK = 4
 _FAN_IN = 64

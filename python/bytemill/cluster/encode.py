@@ -27,17 +27,17 @@ from bytemill.cluster.plan import (
     write_plan,
 )
 from bytemill.cluster.schedule import Work, run
-from bytemill.cluster.stage import digest, note_damage
-from bytemill.cluster.target import Target, target_of
 from bytemill.corpus import Corpus, CorpusCounts
 from bytemill.corpus.sources import empty_corpus
 from bytemill.errors import ClusterError, ShardError
+from bytemill.shards.encode import finished_shards
 from bytemill.shards.hashed_file import HashedFile
 from bytemill.shards.journal import RESTART_HINT, PartCounts
 from bytemill.shards.layouts.npy import npy_header
 from bytemill.shards.manifest import FileInfo, ShardInfo
-from bytemill.shards.recheck import compare_text
 from bytemill.shards.settings import EncodeSettings, EncodingJob
+from bytemill.shards.stage import digest, note_damage
+from bytemill.shards.target import ShardTarget, target_of
 from bytemill.system.records import parse_record
 
 if TYPE_CHECKING:
@@ -126,10 +126,7 @@ def encode_with(
     corpus = divisible_corpus(job)
     job.check_output(out_folder)
     target = target_of(out_folder, job.parts)
-    if not overwrite and (complete := target.complete(job.request, recheck=recheck)):
-        if recheck:
-            target.restamp(complete, compare_text(job, complete))
-        target.remove_leftovers(note)
+    if not overwrite and (complete := finished_shards(job, target, note, recheck=recheck)):
         return complete[0]
     unit_bytes = unit_bytes or default_unit_bytes(corpus.total_bytes or 0)
     with target.prepared(overwrite=overwrite) as resumes:
@@ -196,7 +193,9 @@ def _part_counts(units: list[Unit], encoded: list[dict[str, Any]], index: int) -
 class _Packing:
     """Writes the shards of one part of the corpus from the results of its units."""
 
-    def __init__(self, target: Target, job: EncodingJob, index: int, encoded: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, target: ShardTarget, job: EncodingJob, index: int, encoded: list[dict[str, Any]]
+    ) -> None:
         self._target = target
         self._stage = target.stage
         self._job = job

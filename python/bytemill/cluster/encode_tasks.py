@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from bytemill._core import DocumentEncoder
     from bytemill.cluster.plan import Unit
-    from bytemill.cluster.stage import Stage
-    from bytemill.cluster.target import Target
     from bytemill.corpus import Corpus, DocumentBatch
     from bytemill.shards.corpus_reader import ShardCorpus
     from bytemill.shards.manifest import ShardSettings
     from bytemill.shards.settings import ShardTokenizer
+    from bytemill.shards.stage import Stage
+    from bytemill.shards.target import ShardTarget
 
 _COPY_IDS = 1 << 22
 """Ids that are copied at a time."""
@@ -63,7 +63,7 @@ class EncodeContext:
     corpus: Corpus | ShardCorpus
     layout: str
     settings: ShardSettings
-    target: Target
+    target: ShardTarget
     num_threads: int
 
 

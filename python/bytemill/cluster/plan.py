@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.cluster.stage import digest
 from bytemill.corpus import Corpus
 from bytemill.corpus.ranges import divide
 from bytemill.errors import ClusterError
 from bytemill.shards.corpus_reader import ShardCorpus
 from bytemill.shards.journal import RESTART_HINT, as_json, first_difference
+from bytemill.shards.stage import digest
 from bytemill.storage import StoreFolder, split_url, write_file
 from bytemill.system.atomic_files import indented_json
 from bytemill.system.records import read_json_object

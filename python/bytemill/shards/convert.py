@@ -15,9 +15,9 @@ from bytemill.profiling import phase
 from bytemill.shards.layouts import layout_named
 from bytemill.shards.lock import is_replaced_name
 from bytemill.shards.manifest import Manifest, ShardSettings, SourceInfo
-from bytemill.shards.output_folder import output_folder
 from bytemill.shards.separators import move_separators
 from bytemill.shards.shard_writer import ShardWriter
+from bytemill.shards.target import target_of
 from bytemill.shards.token_source import TokenBlock, TokenSource, find_separator, open_tokens
 from bytemill.shards.verification import require_intact
 from bytemill.storage.input_check import check_folder_is_no_input
@@ -134,18 +134,19 @@ def convert_shards(
     has_index = tokens.knows_documents and document_index is not False
     with (
         phase("convert"),
-        output_folder(out_folder, overwrite=overwrite) as output,
+        target_of(out_folder).opened(overwrite=overwrite) as out,
         contextlib.ExitStack() as stack,
     ):
+        uploads = out.uploads
         writer = ShardWriter(
-            output.folder,
+            out.folder,
             target,
             stored_dtype,
             shard_tokens,
             fingerprint,
             document_index=has_index,
-            tag=output.tag,
-            finished=output.finished,
+            tag=out.tag,
+            finished=(lambda shard: uploads.add_shard(0, shard)) if uploads else None,
         )
         stack.callback(writer.close)
         checked = _CheckedIds(tokens, n_vocab if n_vocab is not None else 2**32, stored_dtype)
@@ -159,6 +160,8 @@ def convert_shards(
             n_documents += len(block.ends)
             if progress:
                 progress(ConvertProgress(checked.n_tokens, tokens.n_tokens, len(writer.shards)))
+            if uploads:
+                uploads.wait_for_space()
         shards, documents = writer.finish()
         n_known = known.n_documents if known else 0
         manifest = _manifest(
@@ -182,8 +185,7 @@ def convert_shards(
                 has_index=has_index,
             ),
         )
-        output.publish(manifest)
-    return manifest
+        return out.publish([manifest])[0]
 
 
 def _check(tokens: TokenSource, tokenizer: NamedTokenizer | None, source: Path) -> None:

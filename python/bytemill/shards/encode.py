@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING
 
-from bytemill.shards import store_manifests
-from bytemill.shards.complete import complete_manifests, remove_all_leftovers, restamp
-from bytemill.shards.encode_parts import encode_parts, say_starting_over
-from bytemill.shards.encode_to_store import encode_to_store
-from bytemill.shards.journal import JOURNAL_NAME, read_journal
-from bytemill.shards.lock import lock_folders, remove_partial_files, start_over
-from bytemill.shards.manifest import (
-    Manifest,
-    write_manifest,
-)
+from bytemill.shards.encode_parts import encode_parts
 from bytemill.shards.pipeline import EncodeProgress
 from bytemill.shards.recheck import compare_text
 from bytemill.shards.settings import AllowedSpecial, EncodeSettings, EncodingJob, Errors, ShardTokenizer
-from bytemill.storage import StoreFolder, url_of
+from bytemill.shards.target import ShardTarget, target_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
     from bytemill.corpus import CorpusInputs, DocumentSource
+    from bytemill.shards.manifest import Manifest
 
 CHECKPOINT_BYTES = 128 << 20
 """Bytes of text between checkpoints: about a second of work for one core, and 60 MB to sync."""
@@ -140,76 +131,49 @@ def encode_with(
     """Encode a corpus with these settings; see `encode_corpus`."""
     job = EncodingJob.of(tokenizer, inputs, settings, num_threads)
     job.check_output(out_folder)
-    options: _RunOptions = {
-        "checkpoint_bytes": checkpoint_bytes,
-        "progress": progress,
-        "note": note,
-        "overwrite": overwrite,
-    }
-    if (url := url_of(out_folder)) is not None:
-        return _encode_to_store(job, StoreFolder(url), recheck=recheck, **options)
-    return _encode_to_folder(job, Path(out_folder), recheck=recheck, **options)
-
-
-def _encode_to_store(
-    job: EncodingJob, store: StoreFolder, *, recheck: bool, **options: Unpack[_RunOptions]
-) -> Manifest:
-    store.require_writable()
-    stores = job.stores(store)
-    complete = (
-        None
-        if options["overwrite"]
-        else store_manifests.complete_in_store(stores, job.request, recheck=recheck)
-    )
-    if complete is None:
-        with store_manifests.other_shards_replaced(job.other_stores(store), overwrite=options["overwrite"]):
-            return encode_to_store(job, store, **options)[0]
-    if recheck:
-        store_manifests.restamp(stores, complete, compare_text(job, complete, options["progress"]))
-    store_manifests.remove_leftovers(store, stores, options["note"])
-    if options["progress"]:
-        options["progress"](_already_complete(complete))
-    return complete[0]
-
-
-def _encode_to_folder(
-    job: EncodingJob, folder: Path, *, recheck: bool, **options: Unpack[_RunOptions]
-) -> Manifest:
-    overwrite, progress = options["overwrite"], options["progress"]
-    parts = job.folders(folder)
-    if not overwrite and (complete := complete_manifests(parts, job.request, recheck=recheck)):
-        if recheck:
-            restamp(parts, complete, compare_text(job, complete, progress))
-        remove_all_leftovers(folder, parts, options["note"])
-        if progress:
+    target = target_of(out_folder, job.parts)
+    if not overwrite and (complete := finished_shards(job, target, note, progress, recheck=recheck)):
+        if progress is not None:
             progress(_already_complete(complete))
         return complete[0]
-    journal = folder / JOURNAL_NAME
-    with lock_folders(folder, job.parts, overwrite=overwrite, journal=journal) as resumes:
-        checkpoint = read_journal(folder, job.identity) if resumes else None
-        if checkpoint is not None and (problem := job.resume_problem(folder, checkpoint)):
-            say_starting_over(options["note"], folder, problem)
-            for path in dict.fromkeys([folder, *parts]):
-                start_over(path)
-            checkpoint = None
+    with target.opened(overwrite=overwrite, checkpoints=job.source.can_resume) as out:
         manifests = encode_parts(
-            job, folder, checkpoint, checkpoint_bytes=options["checkpoint_bytes"], progress=progress
+            job,
+            out.folder,
+            out.checkpoint(job, note),
+            checkpoint_bytes=checkpoint_bytes,
+            progress=progress if out.uploads is None else out.uploads.reporting(progress),
+            tag=out.tag,
+            finished=out.uploads and out.uploads.add_shard,
+            saved=out.uploads and out.uploads.keep_for,
         )
-        for part, manifest in zip(parts, manifests, strict=True):
-            write_manifest(part, manifest)
-        for part in parts:
-            remove_partial_files(part)
-        journal.unlink(missing_ok=True)
-    return manifests[0]
+        return out.publish(manifests, job.request)[0]
 
 
-class _RunOptions(TypedDict):
-    """The other options of `encode_corpus`."""
+def finished_shards(
+    job: EncodingJob,
+    target: ShardTarget,
+    note: Callable[[str], None] | None,
+    progress: Callable[[EncodeProgress], None] | None = None,
+    *,
+    recheck: bool,
+) -> list[Manifest] | None:
+    """Return the manifests of the result if it is there already; raises as `encode_corpus` if other shards are.
 
-    checkpoint_bytes: int
-    progress: Callable[[EncodeProgress], None] | None
-    note: Callable[[str], None] | None
-    overwrite: bool
+    Args:
+        job: The encoding.
+        target: Where the result goes.
+        note: Called with a sentence about what a killed run left, which is removed.
+        progress: As for `encode_corpus`, of a recheck.
+        recheck: Compare all text with the shards.
+    """
+    complete = target.complete(job.request, recheck=recheck)
+    if complete is None:
+        return None
+    if recheck:
+        target.restamp(complete, compare_text(job, complete, progress))
+    target.remove_leftovers(note)
+    return complete
 
 
 def _already_complete(manifests: list[Manifest]) -> EncodeProgress:

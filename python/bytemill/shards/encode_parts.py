@@ -110,9 +110,3 @@ def _shuffling_progress(
             is_shuffling=True,
         )
     )
-
-
-def say_starting_over(note: Callable[[str], None] | None, folder: Path, problem: str) -> None:
-    """Tell that an interrupted encoding cannot be resumed."""
-    if note is not None:
-        note(f"{folder} was damaged after the interruption, so the encoding starts over: {problem}")

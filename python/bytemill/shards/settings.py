@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from bytemill.shards.journal import Checkpoint, PartCounts, WriterState
     from bytemill.shards.layouts import Layout
     from bytemill.shards.manifest import FileInfo, ShardInfo, SourceStamp
-    from bytemill.storage import StoreFolder
     from bytemill.system.records import Strict
 
 AllowedSpecial: TypeAlias = "Literal['all', 'none', 'none_raise'] | Collection[str]"
@@ -243,14 +242,6 @@ class EncodingJob:
     def folders(self, folder: Path) -> list[Path]:
         """Return the folders of the parts in the output folder, or that folder."""
         return [folder / name for name in self.parts] if self.parts else [folder]
-
-    def other_stores(self, store: StoreFolder) -> list[StoreFolder]:
-        """Return the folders in a store that would be read with or instead of the result: of the other division."""
-        return [store] if self.parts else [store / name for name in PARTS]
-
-    def stores(self, store: StoreFolder) -> list[StoreFolder]:
-        """Return the folders of the parts in a store, or that of the whole."""
-        return [store / name for name in self.parts] if self.parts else [store]
 
     @cached_property
     def stamps(self) -> list[SourceStamp | None]:
