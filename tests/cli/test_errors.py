@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bytemill
-from bytemill.shards import target
+from bytemill.data import target
 
 Run = Callable[..., Any]
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import bytemill as bm
 from bytemill.cluster import encode_corpus, open_executor
 from bytemill.corpus import Corpus
+from bytemill.data.layouts import LAYOUTS
+from bytemill.data.reencode import reencode_settings
 from bytemill.errors import ShardError
 from bytemill.shards import reencode_shards, shard_corpus
-from bytemill.shards.layouts import LAYOUTS
-from bytemill.shards.reencode import reencode_settings
 from tests.cluster.corpora import EOT, InlineExecutor, files_of, mixed_corpus, tokenizer
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bytemill.data.stage import FolderStage, Stage, StoreStage, digest
 from bytemill.errors import BytemillError
-from bytemill.shards.stage import FolderStage, Stage, StoreStage, digest
 from bytemill.storage import StoreFolder
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bytemill.storage import shown
 from bytemill.system.units import format_bytes, format_rate, format_seconds, plural
 
 if TYPE_CHECKING:
-    from bytemill.shards import Manifest
+    from bytemill.data import Manifest
 
 app = App(
     name="data",
@@ -96,7 +96,7 @@ def encode(
     from bytemill.cli import encoding
     from bytemill.cli.profile import profiled
     from bytemill.cli.summaries import manifest_notes
-    from bytemill.shards import EncodeSettings
+    from bytemill.data import EncodeSettings
     from bytemill.tokenizer import open_tokenizer
 
     if processes.is_distributed and (profile or profile_file is not None):
@@ -167,11 +167,11 @@ def info(
     With --verify, the exit code is 1 if a shard is damaged.
     """
     from bytemill.cli.summaries import manifest_notes
+    from bytemill.data import read_manifest
+    from bytemill.data import verify as find_problems
+    from bytemill.data.manifest import parts_of
+    from bytemill.data.object_store import unnamed_files
     from bytemill.errors import ShardError
-    from bytemill.shards import read_manifest
-    from bytemill.shards import verify as find_problems
-    from bytemill.shards.manifest import parts_of
-    from bytemill.shards.store_manifests import unnamed_files
     from bytemill.storage import StoreFolder, url_of
 
     folders = parts_of(folder)
@@ -205,8 +205,8 @@ def info(
 
 def _remove_leftovers(folder: Path, parts: list[Path]) -> None:
     """Remove what a killed encoding left of the finished shards in these parts, and say so."""
+    from bytemill.data.target import target_of
     from bytemill.errors import BytemillError
-    from bytemill.shards.target import target_of
 
     try:
         target_of(folder, [part.name for part in parts if part != folder]).remove_leftovers(output.note)
@@ -216,7 +216,7 @@ def _remove_leftovers(folder: Path, parts: list[Path]) -> None:
 
 def _manifests(folder: Path, manifest: "Manifest") -> "dict[Path, Manifest]":
     """Return the manifests of a result by folder: of both parts of a split corpus."""
-    from bytemill.shards import read_manifest
+    from bytemill.data import read_manifest
 
     if not manifest.part:
         return {folder: manifest}

@@ -80,7 +80,7 @@ def reencode(
     from bytemill.cli import encoding
     from bytemill.cli.progress import ProgressDisplay
     from bytemill.cli.summaries import manifest_notes, manifest_to_json, write_manifest
-    from bytemill.shards.reencode import reencode_settings, shard_corpus
+    from bytemill.data.reencode import reencode_settings, shard_corpus
     from bytemill.tokenizer import open_tokenizer
 
     _ = processes.is_distributed  # an option without --executor is an error before the shards are read

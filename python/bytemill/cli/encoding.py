@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.corpus import Corpus
-    from bytemill.shards import EncodeProgress, EncodeSettings, Manifest, ShardCorpus
+    from bytemill.data import EncodeProgress, EncodeSettings, Manifest, ShardCorpus
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
@@ -47,7 +47,7 @@ def encode(
         )
         return manifest and (manifest, None)
     from bytemill.cli.progress import ProgressDisplay, encoding_progress
-    from bytemill.shards.encode import encode_with
+    from bytemill.data.encode import encode_with
 
     last: EncodeProgress | None = None
     said: list[str] = []
@@ -94,8 +94,8 @@ def _encode_by_units(
     quiet: bool,
 ) -> Manifest | None:
     from bytemill.cli.progress import ProgressDisplay
-    from bytemill.cluster.encode import encode_with
-    from bytemill.cluster.estimate import estimate_encoding
+    from bytemill.data.executors.encode import encode_with
+    from bytemill.data.executors.plan import estimate_encoding
 
     with (
         interruptible("run the same command again to resume from the units that are done"),

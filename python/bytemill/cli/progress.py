@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from bytemill.shards import EncodeProgress
+    from bytemill.data import EncodeProgress
     from bytemill.training.pipeline import TrainingProgress
 
 _SECONDS_BETWEEN_LINES = 5.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from bytemill.shards import Manifest
+    from bytemill.data import Manifest
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.tokenizer.training_report import TrainingReport
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
+    from bytemill.data.verification import BackgroundCheck
     from bytemill.lm.batches import JoinedShards, ShardBatches
     from bytemill.lm.evaluate.hellaswag import HellaSwagItem
     from bytemill.lm.loss import TokenBytes
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from bytemill.lm.training.run_checkpoint import CheckpointWrite, ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
     from bytemill.lm.weight_average import WeightAverage
-    from bytemill.shards.background_check import BackgroundCheck
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
