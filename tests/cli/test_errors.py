@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bytemill
-from bytemill.shards import encode as shard_encoding
+from bytemill.data import target
 
 Run = Callable[..., Any]
 
@@ -127,7 +127,7 @@ def test_a_full_disk_is_an_error_with_a_hint(tokenizer_file: str, run: Run, monk
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "shards/shard_00000.npy")
 
-    monkeypatch.setattr(shard_encoding, "lock_folders", full)
+    monkeypatch.setattr(target, "lock_folders", full)
     outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards")
     assert outcome.status == 1
     assert "error: shards/shard_00000.npy: No space left on device\n" in outcome.err
