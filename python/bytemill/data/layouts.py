@@ -9,7 +9,7 @@ import io
 import struct
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -17,7 +17,6 @@ from numpy.lib import format as npy_format
 from bytemill.errors import ShardError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -151,36 +150,24 @@ def cannot_read(path: Path, error: Exception) -> ShardError:
     return ShardError(f"cannot read {path}: {reason}")
 
 
-class Layout(Protocol):
+class Layout(ABC):
     """Format of a shard file: a header of fixed size, then little-endian ids; and of its sidecar files.
 
-    Methods that read a file raise `ShardError`, and nothing else, if it is damaged or of another format.
+    A subclass has a `name`, a `suffix` and at least the method `inspect`. The others are those of ids of the narrowest
+    type without a header or sidecar files. Methods that read a file raise `ShardError`, and nothing else, if it is
+    damaged or of another format.
     """
 
-    @property
-    def name(self) -> str:
-        """Value of `--layout`."""
-        ...
-
-    @property
-    def suffix(self) -> str:
-        """Suffix of shard files, with the dot."""
-        ...
-
-    @property
-    def sidecar_suffixes(self) -> tuple[str, ...]:
-        """Suffixes of sidecar files, which replace `suffix`."""
-        ...
-
-    @property
-    def separator_in_front(self) -> bool:
-        """True if readers expect the separator before each document, not after it."""
-        ...
-
-    @property
-    def whole_documents(self) -> bool:
-        """True if no document continues in the next shard: the document that fills a shard ends it."""
-        ...
+    name: str
+    """Value of `--layout`."""
+    suffix: str
+    """Suffix of shard files, with the dot."""
+    sidecar_suffixes: tuple[str, ...] = ()
+    """Suffixes of sidecar files, which replace `suffix`."""
+    separator_in_front = False
+    """True if readers expect the separator before each document, not after it."""
+    whole_documents = False
+    """True if no document continues in the next shard: the document that fills a shard ends it."""
 
     def dtype(self, narrowest: Dtype) -> Dtype:
         """Return the type of the ids on disk.
@@ -191,15 +178,16 @@ class Layout(Protocol):
         Raises:
             ShardError: If the layout cannot represent them.
         """
-        ...
+        return narrowest
 
     def header(self, dtype: Dtype, n_tokens: int) -> bytes:
         """Return the header, whose size is the same for all arguments. Raises `ShardError` for too many tokens."""
-        ...
+        del dtype, n_tokens
+        return b""
 
     def sidecars(
         self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
-    ) -> Sequence[tuple[str, bytes]]:
+    ) -> list[tuple[str, bytes]]:
         """Return the sidecar files of a shard as (suffix, content).
 
         Args:
@@ -211,8 +199,10 @@ class Layout(Protocol):
         Raises:
             ShardError: If the layout cannot represent the documents.
         """
-        ...
+        del dtype, document_ends, fingerprint
+        return []
 
+    @abstractmethod
     def inspect(self, path: Path, dtype: str | None = None) -> FileSummary:
         """Return the type and number of the ids in a file.
 
@@ -220,7 +210,6 @@ class Layout(Protocol):
             path: A shard file, from any program.
             dtype: Type of the ids, for formats that do not store it.
         """
-        ...
 
     def open(self, path: Path, dtype: str, n_tokens: int) -> NDArray[Any]:
         """Map the ids of a shard as a read-only array.
@@ -233,63 +222,25 @@ class Layout(Protocol):
         Raises:
             ShardError: If the file has another format, type or number of ids.
         """
-        ...
-
-    def document_ends(self, path: Path, dtype: str, n_tokens: int) -> NDArray[np.uint64] | None:
-        """Return the ends of the documents of a shard, in tokens from its start, ascending to `n_tokens`.
-
-        Returns None if there is no sidecar file with them.
-        """
-        ...
-
-
-class PlainLayout(ABC):
-    """Ids of the narrowest type, without a header or sidecar files. See `Layout` for the methods.
-
-    A subclass has a `name`, a `suffix` and at least the method `inspect`.
-    """
-
-    name: str
-    suffix: str
-
-    sidecar_suffixes: tuple[str, ...] = ()
-    separator_in_front = False
-    whole_documents = False
-
-    def dtype(self, narrowest: Dtype) -> Dtype:
-        """Return the narrowest type."""
-        return narrowest
-
-    def header(self, dtype: Dtype, n_tokens: int) -> bytes:
-        """Return an empty header."""
-        del dtype, n_tokens
-        return b""
-
-    def sidecars(
-        self, dtype: Dtype, document_ends: NDArray[np.uint64], fingerprint: str
-    ) -> list[tuple[str, bytes]]:
-        """Return no files."""
-        del dtype, document_ends, fingerprint
-        return []
-
-    @abstractmethod
-    def inspect(self, path: Path, dtype: str | None = None) -> FileSummary:
-        """See `Layout`."""
-
-    def open(self, path: Path, dtype: str, n_tokens: int) -> NDArray[Any]:
-        """Map the ids that `inspect` finds."""
         summary = self.inspect(path, dtype)
         if summary.n_tokens != n_tokens:
             raise ShardError(f"{path.name} holds {summary.n_tokens:,} tokens, not {n_tokens:,}")
         return map_array(path, dtype, n_tokens, summary.offset)
 
     def document_ends(self, path: Path, dtype: str, n_tokens: int) -> NDArray[np.uint64] | None:
-        """Return None: the ends are unknown."""
+        """Return the ends of the documents of a shard, in tokens from its start, ascending to `n_tokens`.
+
+        Returns None if there is no sidecar file with them.
+        """
         del path, dtype, n_tokens
         return None
 
 
-class NpyLayout(PlainLayout):
+PlainLayout = Layout
+"""The name of the class for layouts outside the package."""
+
+
+class NpyLayout(Layout):
     """A one-dimensional array in NumPy's format, version 1.0."""
 
     name = "npy"
@@ -343,7 +294,7 @@ def _parse_npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     return shape, dtype, file.tell()
 
 
-class BinLayout(PlainLayout):
+class BinLayout(Layout):
     """Ids without a header.
 
     nanoGPT reads uint16. Ids of larger vocabularies are written as uint32, which its forks read. The file does not
@@ -365,7 +316,7 @@ _LLMC_KINDS: dict[Dtype, tuple[int, int]] = {"uint16": (20240520, 1), "uint32": 
 _LLMC_MAX_TOKENS = 2**31 - 1
 
 
-class LlmcLayout(PlainLayout):
+class LlmcLayout(Layout):
     """A header of 256 int32 (magic number, version, number of tokens, zeros), then the ids.
 
     Readers expect every document to begin with the end-of-text token.
@@ -422,7 +373,7 @@ _MEGATRON_FLOATS = {6: "float64", 7: "float32"}
 _MEGATRON_MAX_LENGTH = 2**31 - 1
 
 
-class MegatronLayout(PlainLayout):
+class MegatronLayout(Layout):
     """Ids in the `.bin`; lengths, offsets and documents in the `.idx`. Every document is one sequence.
 
     Documents without tokens are left out, since readers do not return sequences of length 0. Megatron has no uint32 and
@@ -518,7 +469,7 @@ def _read_megatron_index(path: Path) -> _MegatronIndex:
 _DATATROVE_METADATA_BYTES = 1 << 16
 
 
-class DatatroveLayout(PlainLayout):
+class DatatroveLayout(Layout):
     """Ids in the `.ds`, ends of documents (uint64, in tokens) in the `.ds.index`, and text in the `.ds.metadata`.
 
     The metadata lines are the tokenizer with the bytes per id, and the number of tokens. Documents without tokens are
@@ -593,7 +544,7 @@ def register_layout(layout: Layout) -> None:
     """Add a layout, so that encoding, reading, converting and verifying accept its name.
 
     Args:
-        layout: Usually an instance of a subclass of `PlainLayout`.
+        layout: An instance of a subclass of `PlainLayout`.
 
     Raises:
         ShardError: If a layout of this name exists already.

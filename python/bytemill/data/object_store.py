@@ -23,16 +23,15 @@ from bytemill.data.manifest import (
     is_sidecar_name,
     manifest_document,
 )
-from bytemill.data.request import difference_from, require_same
+from bytemill.data.request import difference_from
 from bytemill.data.unfinished import OVERWRITE_HINT, PLAN_NAME, UNITS_NAME, held
 from bytemill.errors import ShardError, StorageError
 from bytemill.storage.store import RequestPool
 from bytemill.system.atomic_files import indented_json
 from bytemill.system.paths import cache_folder
-from bytemill.system.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from concurrent.futures import Future
     from datetime import datetime
     from pathlib import Path
@@ -194,25 +193,6 @@ def stored_manifest(folder: StoreFolder) -> StoredManifest | None:
     return StoredManifest(manifest, found.version, found.modified)
 
 
-def complete_in_store(
-    parts: Sequence[StoreFolder], request: Request, *, recheck: bool = False
-) -> list[Manifest] | None:
-    """Return the manifests of complete shards that match a request, as `complete_manifests` does for folders.
-
-    Raises:
-        ShardError: The shards do not match the request, or one is missing or has the wrong size.
-    """
-    found = [stored_manifest(part) for part in parts]
-    for part, stored in zip(parts, found, strict=True):
-        if stored is None:
-            continue
-        require_same(str(part), stored.manifest, request, recheck=recheck)
-        if problems := stored_size_problems(part, stored.manifest):
-            raise ShardError(f"the shards in {part} are damaged: {problems[0]}", hint=_AGAIN_HINT)
-    manifests = [stored.manifest for stored in found if stored is not None]
-    return manifests if len(manifests) == len(parts) else None
-
-
 def stored_size_problems(folder: StoreFolder, manifest: Manifest) -> list[str]:
     """Return the files of a manifest that are missing or have the wrong size."""
     sizes = folder.list()
@@ -294,14 +274,6 @@ def publish(
     return before.manifest
 
 
-def restamp(parts: Iterable[StoreFolder], before: Iterable[Manifest], after: Iterable[Manifest]) -> None:
-    """Replace the manifests of parts by those of the same shards with other stamps. Raises `StorageError`."""
-    for part, old, new in zip(parts, before, after, strict=True):
-        stored = stored_manifest(part) if old.to_dict() != new.to_dict() else None
-        if stored is not None and stored.manifest == old:
-            part.replace(MANIFEST_NAME, indented_json(manifest_document(new)), stored.version)
-
-
 def remove_unnamed(folder: StoreFolder, manifest: Manifest) -> None:
     """Remove the files of encodings that did not end, which the manifest does not name."""
     folder.delete(unnamed_files(folder, manifest))
@@ -350,23 +322,3 @@ def leftovers(folder: StoreFolder, parts: Sequence[StoreFolder]) -> list[str]:
         return name == PLAN_NAME or name.startswith(f"{UNITS_NAME}/") or is_file
 
     return [name for name, time in folder.times().items() if time <= written_at and is_ours(name)]
-
-
-def remove_leftovers(
-    folder: StoreFolder, parts: Sequence[StoreFolder], note: Callable[[str], None] | None = None
-) -> None:
-    """Remove `leftovers` and the shards on this machine that were on their way to the folder, and say so.
-
-    Raises:
-        ShardError: A manifest is damaged.
-        StorageError: The store cannot be read or written.
-    """
-    if names := leftovers(folder, parts):
-        folder.delete(names)
-        if note is not None:
-            note(
-                f"removed {plural(len(names), 'object')} that an encoding left that was killed at its end, "
-                f"such as {folder}/{min(names)}"
-            )
-    if remove_work_folder(folder.url) and note is not None:
-        note(f"removed the local copies that an encoding to {folder} left")

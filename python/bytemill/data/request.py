@@ -16,19 +16,15 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, cast
 
 from bytemill.data.manifest import (
-    MANIFEST_NAME,
     Manifest,
     ShardSettings,
     SourceStamp,
-    read_manifest,
-    write_manifest,
 )
-from bytemill.data.unfinished import OVERWRITE_HINT, as_json, first_difference, held, remove_leftovers
-from bytemill.data.verification import size_problems
+from bytemill.data.unfinished import OVERWRITE_HINT, as_json, first_difference
 from bytemill.errors import ShardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bytemill.corpus import DocumentSource
@@ -47,62 +43,6 @@ class Request:
     source: DocumentSource
     stamps: Sequence[SourceStamp | None]
     """Of the sources (`stamps_of`)."""
-
-
-def complete_manifests(
-    parts: list[Path], request: Request, *, recheck: bool = False
-) -> list[Manifest] | None:
-    """Return the manifests of complete shards that match a request.
-
-    Args:
-        parts: Folders of the parts of the corpus, or the output folder itself.
-        request: The requested shards.
-        recheck: Accept sources with other times, whose text the caller compares.
-
-    Returns:
-        The manifest of each part, or None if one is missing.
-
-    Raises:
-        ShardError: If the shards do not match the request, a shard is missing or has the wrong size, or a manifest is
-            damaged.
-    """
-    if not all((part / MANIFEST_NAME).exists() for part in parts):
-        return None
-    manifests = [read_manifest(part) for part in parts]
-    for part, manifest in zip(parts, manifests, strict=True):
-        require_same(str(part), manifest, request, recheck=recheck)
-        if problems := size_problems(part, manifest):
-            hint = "write them again with --overwrite (overwrite=True)"
-            raise ShardError(f"the shards in {part} are damaged: {problems[0]}", hint=hint)
-    return manifests
-
-
-def restamp(parts: Iterable[Path], before: Iterable[Manifest], after: Iterable[Manifest]) -> None:
-    """Replace the manifests of parts by those of the same shards with other stamps. Raises as `remove_leftovers`."""
-    for part, old, new in zip(parts, before, after, strict=True):
-        if old.to_dict() != new.to_dict():
-            with held(part):
-                if read_manifest(part) == old:
-                    write_manifest(part, new)
-
-
-def remove_all_leftovers(
-    folder: Path, parts: Sequence[Path], note: Callable[[str], None] | None = None
-) -> None:
-    """Remove what a killed run left in the folders of finished shards (`remove_leftovers`), and say so.
-
-    Args:
-        folder: The output folder.
-        parts: Folders of the parts of the corpus, or the output folder itself.
-        note: Called with a sentence.
-
-    Raises:
-        ShardError: Another process writes to a folder.
-        OutputError: A file cannot be removed.
-    """
-    removed = [path for each in dict.fromkeys([*parts, folder]) for path in remove_leftovers(each, parts)]
-    if removed and note is not None:
-        note(f"removed what an encoding left that was killed at its end: {', '.join(map(str, removed))}")
 
 
 def reproducible(description: dict[str, Any]) -> dict[str, Any]:

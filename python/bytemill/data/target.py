@@ -14,25 +14,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bytemill.data import object_store
-from bytemill.data.manifest import PARTS, documents_name, new_tag, shard_name, write_manifest
+from bytemill.data.manifest import (
+    MANIFEST_NAME,
+    PARTS,
+    documents_name,
+    manifest_document,
+    new_tag,
+    read_manifest,
+    shard_name,
+    write_manifest,
+)
 from bytemill.data.object_store import Uploads, work_folder
-from bytemill.data.request import complete_manifests, remove_all_leftovers, restamp
+from bytemill.data.request import require_same
 from bytemill.data.stage import FolderStage, Stage, StoreStage
 from bytemill.data.unfinished import (
     JOURNAL_NAME,
     OVERWRITE_HINT,
     PLAN_NAME,
     UNITS_NAME,
+    held,
     lock_folder,
     lock_folders,
     read_journal,
+    remove_leftovers,
     remove_partial_files,
     start_over,
 )
-from bytemill.data.verification import file_problem
+from bytemill.data.verification import file_problem, size_problems
 from bytemill.errors import ShardError
 from bytemill.storage import StoreFolder, url_of
-from bytemill.system.atomic_files import write_text
+from bytemill.system.atomic_files import indented_json, write_text
+from bytemill.system.units import plural
 
 if TYPE_CHECKING:
     import os
@@ -127,16 +139,40 @@ class FolderTarget:
         return self.shown / PLAN_NAME
 
     def complete(self, request: Request, *, recheck: bool) -> list[Manifest] | None:
-        """Return the manifests if the shards are there; raises as `complete_manifests`."""
-        return complete_manifests(self._folders(self.shown), request, recheck=recheck)
+        """Return the manifests of complete shards that match a request, or None if one is missing.
+
+        Args:
+            request: The requested shards.
+            recheck: Accept sources with other times, whose text the caller compares.
+
+        Raises:
+            ShardError: The shards do not match the request, a shard is missing or has the wrong size, or a manifest is
+                damaged.
+        """
+        parts = self._folders(self.shown)
+        if not all((part / MANIFEST_NAME).exists() for part in parts):
+            return None
+        manifests = [read_manifest(part) for part in parts]
+        for part, manifest in zip(parts, manifests, strict=True):
+            require_same(str(part), manifest, request, recheck=recheck)
+            _require_sizes(part, size_problems(part, manifest))
+        return manifests
 
     def restamp(self, before: Sequence[Manifest], after: Sequence[Manifest]) -> None:
         """Replace the manifests of shards that are there by others of the same shards."""
-        restamp(self._folders(self.shown), before, after)
+        for part, old, new in zip(self._folders(self.shown), before, after, strict=True):
+            if old.to_dict() != new.to_dict():
+                with held(part):
+                    if read_manifest(part) == old:
+                        write_manifest(part, new)
 
     def remove_leftovers(self, note: Callable[[str], None] | None) -> None:
         """Remove what an encoding left that was killed after its manifest, and say so."""
-        remove_all_leftovers(self.shown, self._folders(self.shown), note)
+        parts = self._folders(self.shown)
+        folders = dict.fromkeys([*parts, self.shown])
+        removed = [path for folder in folders for path in remove_leftovers(folder, parts)]
+        if removed and note is not None:
+            note(f"removed what an encoding left that was killed at its end: {', '.join(map(str, removed))}")
 
     @contextlib.contextmanager
     def opened(self, *, overwrite: bool, checkpoints: bool | None = None) -> Generator[Output]:
@@ -252,15 +288,32 @@ class StoreTarget:
     def complete(self, request: Request, *, recheck: bool) -> list[Manifest] | None:
         """See `FolderTarget`. Raises `StorageError` too if the store cannot be written."""
         self.store.require_writable()
-        return object_store.complete_in_store(self._stores, request, recheck=recheck)
+        found = [object_store.stored_manifest(part) for part in self._stores]
+        for part, stored in zip(self._stores, found, strict=True):
+            if stored is not None:
+                require_same(str(part), stored.manifest, request, recheck=recheck)
+                _require_sizes(part, object_store.stored_size_problems(part, stored.manifest))
+        manifests = [stored.manifest for stored in found if stored is not None]
+        return manifests if len(manifests) == len(found) else None
 
     def restamp(self, before: Sequence[Manifest], after: Sequence[Manifest]) -> None:
         """See `FolderTarget`."""
-        object_store.restamp(self._stores, before, after)
+        for part, old, new in zip(self._stores, before, after, strict=True):
+            stored = object_store.stored_manifest(part) if old.to_dict() != new.to_dict() else None
+            if stored is not None and stored.manifest == old:
+                part.replace(MANIFEST_NAME, indented_json(manifest_document(new)), stored.version)
 
     def remove_leftovers(self, note: Callable[[str], None] | None) -> None:
         """See `FolderTarget`."""
-        object_store.remove_leftovers(self.store, self._stores, note)
+        if names := object_store.leftovers(self.store, self._stores):
+            self.store.delete(names)
+            if note is not None:
+                note(
+                    f"removed {plural(len(names), 'object')} that an encoding left that was killed at its end, "
+                    f"such as {self.store}/{min(names)}"
+                )
+        if object_store.remove_work_folder(self.store.url) and note is not None:
+            note(f"removed the local copies that an encoding to {self.store} left")
 
     @contextlib.contextmanager
     def opened(self, *, overwrite: bool, checkpoints: bool | None = None) -> Generator[Output]:
@@ -352,6 +405,12 @@ class StoreTarget:
             object_store.publish(store, manifest, request, overwrite=overwrite)
             for store, manifest in zip(self._stores, manifests, strict=True)
         ]
+
+
+def _require_sizes(place: Path | StoreFolder, problems: list[str]) -> None:
+    if problems:
+        hint = "write them again with --overwrite (overwrite=True)"
+        raise ShardError(f"the shards in {place} are damaged: {problems[0]}", hint=hint)
 
 
 def _read_tag(folder: Path) -> str | None:
