@@ -1,7 +1,7 @@
 //! [`Encoder`]: a vocabulary, a pattern and special tokens, ready to encode.
 
 use super::merge_barriers::MergeBarriers;
-use super::workspace_pool::{self, Owner};
+use super::workspace::{self, Owner};
 use crate::bpe::Merger;
 use crate::bpe::live_merges::{live_merges, unreachable_tokens};
 use crate::error::{Error, Result};
@@ -70,7 +70,7 @@ impl Encoder {
             owner: Owner::new(),
         };
         // The first text need not allocate a workspace.
-        workspace_pool::put_back(encoder.owner, workspace_pool::take(encoder.owner)?);
+        workspace::put_back(encoder.owner, workspace::take(encoder.owner)?);
         Ok(encoder)
     }
 
@@ -187,7 +187,7 @@ impl Encoder {
 
 impl Drop for Encoder {
     fn drop(&mut self) {
-        workspace_pool::discard(self.owner);
+        workspace::discard(self.owner);
     }
 }
 

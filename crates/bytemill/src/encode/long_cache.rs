@@ -6,7 +6,7 @@
 
 use crate::bpe::limits::MAX_CACHED_BYTES;
 use crate::error::Result;
-use crate::sys::huge_pages::{AnyBits, ZeroedArray};
+use crate::sys::memory::{AnyBits, ZeroedArray};
 use crate::sys::prefetch::prefetch_at;
 
 /// Most ids of an entry.

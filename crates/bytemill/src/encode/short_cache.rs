@@ -12,7 +12,7 @@ use super::key_hash::{self, KeyHash};
 use crate::error::Result;
 use crate::sys::cpu::Kernel;
 use crate::sys::hash::Packed;
-use crate::sys::huge_pages::{AnyBits, ZeroedArray};
+use crate::sys::memory::{AnyBits, ZeroedArray};
 use crate::sys::prefetch::prefetch_at;
 use std::hint::select_unpredictable;
 
