@@ -73,7 +73,6 @@ pub struct DocumentEncoder {
 
 impl DocumentEncoder {
     /// An encoder that expects the start of a document.
-    #[must_use]
     pub fn new(
         encoder: Arc<Encoder>,
         allowed: StreamAllowed,
@@ -85,7 +84,6 @@ impl DocumentEncoder {
     }
 
     /// The state after the last batch; `None` if it ended with a document.
-    #[must_use]
     pub fn carry(&self) -> Option<Carry> {
         self.open.clone().map(|document| Carry { document, assembly: self.assembly.clone() })
     }
@@ -277,7 +275,6 @@ pub struct OpenDocument {
 
 impl OpenDocument {
     /// A document as it was when an encoder stopped.
-    #[must_use]
     pub fn new(text: String, n_done: usize, side: Option<usize>) -> Self {
         Self { text, n_done, side, min_bytes: 0 }
     }

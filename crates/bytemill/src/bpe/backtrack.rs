@@ -50,7 +50,6 @@ pub struct Backtracker {
 impl Backtracker {
     /// `None` if the vocabulary's ranks stand for no list of merges: then the order of the merges inside a token does not
     /// follow from the token.
-    #[must_use]
     pub fn new(vocab: &Vocab) -> Option<Self> {
         if vocab.is_ranked() {
             return None;

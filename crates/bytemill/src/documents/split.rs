@@ -18,7 +18,6 @@ pub enum Ends {
 
 impl Ends {
     /// Documents that end with the separator `text`.
-    #[must_use]
     pub fn separator(text: &str) -> Self {
         Self::Separator(Box::new(Finder::new(text.as_bytes()).into_owned()))
     }

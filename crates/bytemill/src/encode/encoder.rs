@@ -99,7 +99,6 @@ impl Encoder {
 
     /// The vocabulary as a block for [`CompiledVocab::read`], with the rest of the file that it was read from and the numbers of
     /// entries and merges there.
-    #[must_use]
     pub fn compiled(&self, rest: &str, n_entries: usize, n_merges: usize) -> Vec<u8> {
         let mut unreachable: Vec<u32> = self.unreachable_tokens.values().copied().collect();
         unreachable.sort_unstable();
@@ -107,25 +106,21 @@ impl Encoder {
     }
 
     /// The vocabulary.
-    #[must_use]
     pub fn vocab(&self) -> &Vocab {
         &self.vocab
     }
 
     /// The pattern.
-    #[must_use]
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
     /// The special tokens.
-    #[must_use]
     pub fn special(&self) -> &SpecialTokens {
         &self.special
     }
 
     /// The special tokens that `allowed` recognises.
-    #[must_use]
     pub fn recognized<'a>(&'a self, allowed: Allowed<'a>) -> &'a SpecialTokens {
         match allowed {
             Allowed::All => &self.special,
@@ -135,13 +130,11 @@ impl Encoder {
     }
 
     /// The special tokens that a text must not be cut inside: those recognised, or those refused.
-    #[must_use]
     pub fn kept_whole<'a>(&'a self, allowed: Allowed<'a>) -> &'a SpecialTokens {
         if matches!(allowed, Allowed::Refused) { &self.special } else { self.recognized(allowed) }
     }
 
     /// The ordinary tokens in the order of their bytes.
-    #[must_use]
     pub fn sorted_tokens(&self) -> &SortedTokens {
         self.sorted.get_or_init(|| Box::new(SortedTokens::new(&self.vocab)))
     }

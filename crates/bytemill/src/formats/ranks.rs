@@ -11,7 +11,6 @@ use base64::engine::general_purpose::STANDARD;
 /// The tokens of a rank file, or `None` if a line deviates from the format.
 ///
 /// [`crate::vocab::Vocab::from_ranked`] checks that tokens and ranks are consistent.
-#[must_use]
 pub fn read_ranks(data: &[u8]) -> Option<TokenList> {
     let mut tokens = TokenList::default();
     for line in data.split(|&byte| byte == b'\n') {

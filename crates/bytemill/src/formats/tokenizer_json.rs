@@ -36,7 +36,6 @@ pub trait Contents: Sized {
 /// Returns `None` if the data are not UTF-8 JSON, if the two fields are missing or not in the usual form, if they
 /// contradict each other, and where JSON readers differ: repeated keys or ids, integers written as floats, lone
 /// surrogates.
-#[must_use]
 pub fn read_tokenizer_json<C: Contents>(data: &[u8]) -> Option<(C, String)> {
     let text = simdutf8::basic::from_utf8(data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data)).ok()?;
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -296,19 +295,16 @@ impl Contents for TokenizerJson {
 
 impl TokenizerJson {
     /// Number of entries of the vocabulary.
-    #[must_use]
     pub fn n_entries(&self) -> usize {
         self.merged.tokens().len() + self.foreign.len()
     }
 
     /// Number of merges.
-    #[must_use]
     pub fn n_merges(&self) -> usize {
         self.n_merges
     }
 
     /// The id of an entry of the vocabulary, by its key in the file.
-    #[must_use]
     pub fn id(&self, key: &str) -> Option<u32> {
         match self.index(key) {
             Some(index) => Some(self.merged.tokens().ids()[index]),
@@ -327,7 +323,6 @@ impl TokenizerJson {
     /// result of a merge. Returns `None` if tokens, merges and special tokens contradict each other, if the key of a
     /// special token stands for other bytes that are a merged token, or if the vocabulary has an entry that neither
     /// stands for bytes nor is a special token.
-    #[must_use]
     pub fn into_vocab(self, special: Vec<(String, u32)>, ignore_merges: bool) -> Option<Vocab> {
         if self.is_ranked {
             // Ranks look up whole pre-tokens first.
@@ -402,19 +397,16 @@ impl Contents for CharacterJson {
 
 impl CharacterJson {
     /// Number of entries of the vocabulary.
-    #[must_use]
     pub fn n_entries(&self) -> usize {
         self.entries.len()
     }
 
     /// Number of merges.
-    #[must_use]
     pub fn n_merges(&self) -> usize {
         self.merges.len()
     }
 
     /// The id of an entry of the vocabulary, by its key in the file.
-    #[must_use]
     pub fn id(&self, key: &str) -> Option<u32> {
         Some(self.entries.ids()[self.position(key)?])
     }
@@ -428,7 +420,6 @@ impl CharacterJson {
     ///
     /// A special token of several characters that the file lists is not an ordinary token, unless it is the result of a merge.
     /// Returns `None` if tokens, merges and special tokens contradict each other.
-    #[must_use]
     pub fn into_vocab(
         self,
         special: Vec<(String, u32)>,

@@ -48,14 +48,12 @@ pub enum Class {
 impl Class {
     /// `\p{L}`
     #[inline]
-    #[must_use]
     pub fn is_letter(self) -> bool {
         matches!(self, Self::Upper | Self::Lower | Self::OtherLetter)
     }
 
     /// `\s`
     #[inline]
-    #[must_use]
     pub fn is_space(self) -> bool {
         self as u8 >= Self::Space as u8
     }
@@ -69,7 +67,6 @@ impl Class {
 
 /// The class of a code point; [`Class::Other`] for numbers past U+10FFFF.
 #[inline]
-#[must_use]
 pub fn class_of(code_point: u32) -> Class {
     let class = |&number| Class::from_table(TABLE[block_start(number) + (code_point & 127) as usize]);
     TABLE[..INDEX_LEN].get((code_point >> 7) as usize).map_or(Class::Other, class)
@@ -109,7 +106,6 @@ pub(crate) fn bit_planes(code_point: u32) -> &'static BitPlanes {
 /// `text` is UTF-8 and `at` the start of a character. (On anything else the class is unspecified; the length is at least 1 and
 /// stays inside `text`.)
 #[inline]
-#[must_use]
 pub fn class_at(text: &[u8], at: usize) -> (Class, usize) {
     let first = text[at];
     if first < 0x80 {
@@ -121,7 +117,6 @@ pub fn class_at(text: &[u8], at: usize) -> (Class, usize) {
 
 /// Code point and length in bytes of the character that starts at `text[at]`, with the same conditions as [`class_at`].
 #[inline]
-#[must_use]
 pub fn char_at(text: &[u8], at: usize) -> (u32, usize) {
     let first = text[at];
     let follow = |k: usize| u32::from(text.get(at + k).copied().unwrap_or(0) & 0x3F);
@@ -162,7 +157,6 @@ impl CharSet {
 
     /// Whether a code point is in the set.
     #[inline]
-    #[must_use]
     pub fn has(&self, code_point: u32) -> bool {
         match self.bits.get(code_point as usize / 64) {
             Some(word) => word >> (code_point % 64) & 1 == 1,

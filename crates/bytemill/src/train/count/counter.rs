@@ -158,7 +158,6 @@ impl Counter {
     }
 
     /// What was read so far, without what the threads have not counted yet.
-    #[must_use]
     pub fn totals(&self) -> Totals {
         Totals {
             n_bytes: self.n_bytes,

@@ -86,13 +86,11 @@ impl Counts {
     }
 
     /// Number of unique pre-tokens.
-    #[must_use]
     pub fn n_unique(&self) -> usize {
         self.part.lengths.len()
     }
 
     /// Bytes of all unique pre-tokens.
-    #[must_use]
     pub fn n_unique_bytes(&self) -> usize {
         self.part.bytes.len()
     }
@@ -191,25 +189,21 @@ impl Merged {
     }
 
     /// Number of unique pre-tokens.
-    #[must_use]
     pub fn n_unique(&self) -> u64 {
         self.sum(self.min_count, |group| group.n_pretokens as u64)
     }
 
     /// Bytes of all unique pre-tokens.
-    #[must_use]
     pub fn n_unique_bytes(&self) -> u64 {
         self.sum(self.min_count, |group| group.n_bytes as u64)
     }
 
     /// Number of pre-tokens in the counted text.
-    #[must_use]
     pub fn n_pretokens(&self) -> u64 {
         self.sum(self.min_count, |group| group.count * group.n_pretokens as u64)
     }
 
     /// Bytes of the files.
-    #[must_use]
     pub fn n_file_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.n_bytes).sum()
     }
@@ -255,14 +249,12 @@ impl Scale {
     pub const ONE: Self = Self { denominator: 1 };
 
     /// Counts in units of 1 / `denominator`. A denominator of 0 is taken as 1.
-    #[must_use]
     pub fn new(denominator: u64) -> Self {
         Self { denominator: denominator.max(1) }
     }
 
     /// Rounds to the nearest integer, half up, but to at least 1 so that no counted pre-token is lost.
     #[inline]
-    #[must_use]
     pub fn round(self, total: u64) -> u64 {
         if self.denominator == 1 {
             return total;

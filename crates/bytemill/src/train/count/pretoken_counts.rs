@@ -160,7 +160,6 @@ impl PretokenCounts {
     }
 
     /// Bytes of memory in use.
-    #[must_use]
     pub fn memory(&self) -> usize {
         // Spare capacity of a vector that was never written takes no memory.
         self.short.memory() + self.long.memory() + self.long_bytes.len()
