@@ -20,7 +20,6 @@ pub enum Instructions {
 
 impl Instructions {
     /// Returns the fastest that the processor has.
-    #[must_use]
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         if let Some(fma) = crate::sys::cpu::Fma::detect() {

@@ -1,4 +1,6 @@
-//! The character classes that the patterns distinguish, by a lookup table in two stages.
+//! The character classes that the patterns distinguish, by a lookup table in two stages, and sets of characters.
+
+use std::ops::RangeInclusive;
 
 /// Version of the Unicode character database behind [`Class`] and behind custom patterns.
 pub const UNICODE_VERSION: &str = "16.0.0";
@@ -11,7 +13,7 @@ const INDEX_LEN: usize = 0x11_0000 / BLOCK;
 
 /// Written by `examples/generate_unicode_tables.rs`: for each run of 128 code points the number of its block, then the classes
 /// of each different block.
-static TABLE: &[u8; 38_144] = include_bytes!("classes.bin");
+static TABLE: &[u8; 38_144] = include_bytes!("unicode/classes.bin");
 
 const N_BLOCKS: usize = (TABLE.len() - INDEX_LEN) / BLOCK;
 
@@ -46,14 +48,12 @@ pub enum Class {
 impl Class {
     /// `\p{L}`
     #[inline]
-    #[must_use]
     pub fn is_letter(self) -> bool {
         matches!(self, Self::Upper | Self::Lower | Self::OtherLetter)
     }
 
     /// `\s`
     #[inline]
-    #[must_use]
     pub fn is_space(self) -> bool {
         self as u8 >= Self::Space as u8
     }
@@ -67,7 +67,6 @@ impl Class {
 
 /// The class of a code point; [`Class::Other`] for numbers past U+10FFFF.
 #[inline]
-#[must_use]
 pub fn class_of(code_point: u32) -> Class {
     let class = |&number| Class::from_table(TABLE[block_start(number) + (code_point & 127) as usize]);
     TABLE[..INDEX_LEN].get((code_point >> 7) as usize).map_or(Class::Other, class)
@@ -107,7 +106,6 @@ pub(crate) fn bit_planes(code_point: u32) -> &'static BitPlanes {
 /// `text` is UTF-8 and `at` the start of a character. (On anything else the class is unspecified; the length is at least 1 and
 /// stays inside `text`.)
 #[inline]
-#[must_use]
 pub fn class_at(text: &[u8], at: usize) -> (Class, usize) {
     let first = text[at];
     if first < 0x80 {
@@ -119,7 +117,6 @@ pub fn class_at(text: &[u8], at: usize) -> (Class, usize) {
 
 /// Code point and length in bytes of the character that starts at `text[at]`, with the same conditions as [`class_at`].
 #[inline]
-#[must_use]
 pub fn char_at(text: &[u8], at: usize) -> (u32, usize) {
     let first = text[at];
     let follow = |k: usize| u32::from(text.get(at + k).copied().unwrap_or(0) & 0x3F);
@@ -132,6 +129,52 @@ pub fn char_at(text: &[u8], at: usize) -> (u32, usize) {
     (code_point, n_bytes.min(text.len() - at))
 }
 
+/// Characters in the basic multilingual plane, each of which has a bit.
+const N_BITS: usize = 0x1_0000;
+
+/// A set of characters: a bit for each of the basic multilingual plane, ranges beyond it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CharSet {
+    bits: Box<[u64; N_BITS / 64]>,
+    beyond: Vec<RangeInclusive<u32>>,
+}
+
+impl CharSet {
+    /// The set of the code points in some ranges.
+    pub fn new(ranges: impl IntoIterator<Item = RangeInclusive<u32>>) -> Self {
+        let mut set = Self { bits: Box::new([0; _]), beyond: Vec::new() };
+        for range in ranges {
+            let last = *range.end();
+            for code_point in range.clone().take_while(|&code_point| (code_point as usize) < N_BITS) {
+                set.bits[code_point as usize / 64] |= 1 << (code_point % 64);
+            }
+            if last as usize >= N_BITS {
+                set.beyond.push(range);
+            }
+        }
+        set
+    }
+
+    /// Whether a code point is in the set.
+    #[inline]
+    pub fn has(&self, code_point: u32) -> bool {
+        match self.bits.get(code_point as usize / 64) {
+            Some(word) => word >> (code_point % 64) & 1 == 1,
+            None => self.beyond.iter().any(|range| range.contains(&code_point)),
+        }
+    }
+}
+
+impl std::fmt::Debug for CharSet {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let n_bits: u32 = self.bits.iter().map(|word| word.count_ones()).sum();
+        formatter.debug_struct("CharSet").field("n_bits", &n_bits).field("beyond", &self.beyond).finish()
+    }
+}
+
 #[cfg(test)]
-#[path = "tests/class.rs"]
-mod tests;
+#[path = "unicode/tests"]
+mod tests {
+    mod class;
+    mod set;
+}

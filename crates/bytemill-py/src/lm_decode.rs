@@ -2,7 +2,7 @@
 
 use crate::signals::to_python;
 use bytemill::Error;
-use bytemill::decoder::{Activation, Block, Cache, Decoder, Linear, Model, Norm, Shape};
+use bytemill::lm_decode::{Activation, Block, Cache, Decoder, Linear, Model, Norm, Shape};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -44,7 +44,6 @@ unsafe impl Send for Shared {}
 
 impl Team {
     /// Starts `n_threads - 1` threads; fewer if the system refuses.
-    #[must_use]
     pub fn new(n_threads: usize) -> Self {
         let shared = Arc::new(Shared {
             step: UnsafeCell::new(None),
@@ -68,7 +67,6 @@ impl Team {
     }
 
     /// Number of threads that work, the caller's included.
-    #[must_use]
     pub fn n_threads(&self) -> usize {
         if self.is_alone { 1 } else { self.threads.len() + 1 }
     }

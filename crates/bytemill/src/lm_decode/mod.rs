@@ -27,7 +27,6 @@ pub struct Decoder {
 
 impl Decoder {
     /// Starts the threads.
-    #[must_use]
     pub fn new(n_threads: usize) -> Self {
         Self { team: Team::new(n_threads), instructions: Instructions::detect() }
     }
