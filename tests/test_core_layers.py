@@ -1,4 +1,6 @@
-"""The modules of the Rust core use each other in one direction: that of the table in docs/concepts/architecture.md."""
+"""The modules of the Rust crates use each other in one direction, those of the core that of the table in
+docs/concepts/architecture.md.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,7 +10,6 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SOURCES = REPOSITORY / "crates/bytemill/src"
 ARCHITECTURE = REPOSITORY / "docs/concepts/architecture.md"
 
 Module = tuple[str, ...]
@@ -188,21 +189,16 @@ def test_a_circle_in_a_made_up_crate_is_named(
     assert cycle(between_folders(uses)) == folders
 
 
-@pytest.fixture(scope="module")
-def uses() -> Uses:
-    return uses_in(sources(SOURCES))
-
-
-def test_no_files_of_the_core_use_each_other_in_a_circle(uses: Uses) -> None:
-    assert sum(map(len, uses.values())) > 400
+@pytest.mark.parametrize(("crate", "n_least"), [("bytemill", 400), ("bytemill-py", 30)])
+def test_no_files_and_no_folders_of_a_crate_use_each_other_in_a_circle(crate: str, n_least: int) -> None:
+    uses = uses_in(sources(REPOSITORY / "crates" / crate / "src"))
+    assert sum(map(len, uses.values())) > n_least
     assert " -> ".join(cycle(between_files(uses))) == ""
-
-
-def test_no_folders_of_the_core_use_each_other_in_a_circle(uses: Uses) -> None:
     assert " -> ".join(cycle(between_folders(uses))) == ""
 
 
-def test_folders_of_the_core_use_only_those_below_them_in_the_table(uses: Uses) -> None:
+def test_folders_of_the_core_use_only_those_below_them_in_the_table() -> None:
+    uses = uses_in(sources(REPOSITORY / "crates/bytemill/src"))
     order = layers(ARCHITECTURE.read_text(encoding="utf-8"))
     folders = {module[0] for module in uses if module}
     assert set(order) == folders

@@ -12,8 +12,8 @@ import pytest
 from bytemill.analysis.metrics import TEXT_METRICS, TOKENIZER_METRICS
 from bytemill.comparison.figures import FIGURES
 from bytemill.corpus.formats import FORMATS as CORPUS_FORMATS
+from bytemill.data.layouts import LAYOUTS
 from bytemill.formats.registry import FORMATS as TOKENIZER_FORMATS
-from bytemill.shards.layouts import LAYOUTS
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "guides" / "extending.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)

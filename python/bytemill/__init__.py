@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bytemill.analysis.metrics import compression_ratio
     from bytemill.comparison import compare
     from bytemill.corpus import Corpus
+    from bytemill.data import encode_corpus
     from bytemill.errors import (
         BytemillError,
         CorpusError,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         UnknownTokenError,
     )
     from bytemill.formats.patterns import Pattern
-    from bytemill.shards import encode_corpus
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training import counts
     from bytemill.training.pipeline import (
@@ -85,7 +85,7 @@ _NAMES = {
         "UnknownTokenError",
     ),
     "bytemill.formats.patterns": ("Pattern",),
-    "bytemill.shards": ("encode_corpus",),
+    "bytemill.data": ("encode_corpus",),
     "bytemill.tokenizer.tokenizer": ("Tokenizer",),
     "bytemill.training": (
         "TrainingProgress",
@@ -97,7 +97,11 @@ _NAMES = {
     ),
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES.items() for name in names}
-_MODULES = {"counts": "bytemill.training.counts", "datasets": "bytemill.datasets"}
+_MODULES = {
+    "counts": "bytemill.training.counts",
+    "datasets": "bytemill.datasets",
+    "shards": "bytemill.shards",
+}
 
 
 def __getattr__(name: str) -> "Any":

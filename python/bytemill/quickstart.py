@@ -23,9 +23,9 @@ from bytemill.analysis.summary import longest_words
 from bytemill.comparison import compare
 from bytemill.comparison.page import group_section
 from bytemill.corpus import Corpus, iter_texts
+from bytemill.data import TokenShards, encode_corpus
 from bytemill.errors import CorpusError, OutputError, ShardError
 from bytemill.report import Figure, Series, line_chart, render
-from bytemill.shards import TokenShards, encode_corpus
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.atomic_files import make_folder, output_error, write_json, write_text
 from bytemill.system.extras import install_hint
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from bytemill.comparison import Comparison
+    from bytemill.data.manifest import Manifest
     from bytemill.lm.training.run_folder import RunFolder
-    from bytemill.shards.manifest import Manifest
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training.pipeline import TrainingProgress
 

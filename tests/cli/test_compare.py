@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def command(tokenizer_file: str, run: Run) -> tuple[str, ...]:
-    assert run("tokenizer", "train", "corpus.txt", "-n", "280", "-o", "other.json", "-q").status == 0
+    assert run("tokenizer train corpus.txt -n 280 -o other.json -q").status == 0
     return ("tokenizer", "compare", tokenizer_file, "other.json")
 
 
@@ -50,7 +50,7 @@ def test_languages_have_a_table(command: tuple[str, ...], run: Run):
 
 def test_errors_say_what_to_do(command: tuple[str, ...], run: Run):
     assert run(*command).status == 2
-    alone = run("tokenizer", "compare", "other.json", "--text", "corpus.txt")
+    alone = run("tokenizer compare other.json --text corpus.txt")
     assert alone.status == 1
     assert "hint: give 2 to 20 of them" in alone.err
     typo = run(*command, "--text", "corpus.txt", "--documents", "<|endoftxt|>")

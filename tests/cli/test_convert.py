@@ -69,10 +69,10 @@ def test_show_works_with_every_format(tokenizer_file: str, run: Run, name: str):
 
 def test_special_tokens_with_blanks_are_shown_and_converted(work: Path, run: Run):
     (work / "t.model").write_text(MODEL)
-    assert "special tokens  <|end of text|> = 257" in run("tokenizer", "show", "t.model").out
-    assert run("tokenizer", "convert", "t.model", "t.json", "-q").status == 0
-    assert run("tokenizer", "encode", "t.json", "ab<|end of text|>").out.split() == ["256", "257"]
-    outcome = run("tokenizer", "convert", "t.json", "again.model")
+    assert "special tokens  <|end of text|> = 257" in run("tokenizer show t.model").out
+    assert run("tokenizer convert t.model t.json -q").status == 0
+    assert run("tokenizer encode t.json 'ab<|end of text|>'").out.split() == ["256", "257"]
+    outcome = run("tokenizer convert t.json again.model")
     assert outcome.status == 1
     assert outcome.err == (
         "error: special token '<|end of text|>' contains white space, which minbpe cannot read\n"
@@ -82,10 +82,10 @@ def test_special_tokens_with_blanks_are_shown_and_converted(work: Path, run: Run
 
 def test_a_listing_is_written_and_not_read(work: Path, run: Run):
     (work / "t.model").write_text(MODEL)
-    outcome = run("tokenizer", "convert", "t.model", "t.vocab")
+    outcome = run("tokenizer convert t.model t.vocab")
     assert "  same tokenizer  no: a listing cannot be read back\n" in outcome.out
     assert (work / "t.vocab").read_text().splitlines()[-2:] == ["[a][b] -> [ab] 256", "[<|end of text|>] 257"]
-    outcome = run("tokenizer", "show", "t.vocab")
+    outcome = run("tokenizer show t.vocab")
     assert (outcome.status, outcome.out) == (1, "")
     assert outcome.err.startswith("error: t.vocab: a listing for people")
 
@@ -93,7 +93,7 @@ def test_a_listing_is_written_and_not_read(work: Path, run: Run):
 def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_file: str, run: Run):
     run("tokenizer", "convert", tokenizer_file, "t.tiktoken")
     Path("t.tiktoken.json").unlink()
-    outcome = run("tokenizer", "convert", "t.tiktoken", "t.json")
+    outcome = run("tokenizer convert t.tiktoken t.json")
     assert outcome.status == 1
     assert "rank files store no pattern" in outcome.err
     assert "cl100k" in outcome.err
@@ -104,12 +104,10 @@ def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_fi
         json.loads(run("tokenizer", "convert", "t.tiktoken", "t.json", *given, "--json").out)["fingerprint"]
         == same
     )
-    shown = run(
-        "tokenizer", "show", "t.tiktoken", "--pattern", "none", "--special-token", "<x>=400", "--json"
-    )
+    shown = run("tokenizer show t.tiktoken --pattern none --special-token '<x>=400' --json")
     summary = json.loads(shown.out)
     assert (summary["pattern"], summary["special_tokens"]) == (None, {"<x>": 400})
-    mixed = run("tokenizer", "show", "t.tiktoken", "--special-token", "<x>=400", "--special-token", "<y>")
+    mixed = run("tokenizer show t.tiktoken --special-token '<x>=400' --special-token '<y>'")
     assert mixed.err == (
         "error: some special tokens have an id and others do not\nhint: add =ID to every one, or to none\n"
     )

@@ -10,9 +10,8 @@ import pytest
 
 import bytemill
 from bytemill.cli.data_convert import BuiltInLayout
+from bytemill.data.layouts import LAYOUTS, BinLayout
 from bytemill.shards import TokenShards, verify
-from bytemill.shards.layouts import LAYOUTS
-from bytemill.shards.layouts.bin import BinLayout
 
 Run = Callable[..., Any]
 

@@ -1,6 +1,7 @@
-"""Hints: the commands and options that they name exist, in the command that failed."""
+"""Advice in errors and results: its commands parse, its options exist in them, and five of its commands are run."""
 
 import ast
+import hashlib
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -15,9 +16,11 @@ from bytemill.cli import failures
 from bytemill.cli.app import app
 
 Run = Callable[..., Any]
+Prepare = Callable[[pytest.MonkeyPatch, Run], None]
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
 COMMAND = re.compile(r"\bbytemill (?:[^`;)\n:]*)")
+RECOMMENDED = re.compile(r"\bbytemill (?:quickstart|tokenizer|data|lm|experiment)\b[^`;)\n:]*")
 
 
 def strings_of(node: ast.AST) -> Iterator[str]:
@@ -72,6 +75,58 @@ def test_options_and_commands_in_the_source_exist():
             n_options += 1
     assert n_options > 30
     assert n_commands > 4
+
+
+def text_of(node: ast.AST) -> str | None:
+    """Returns a string of the source, with {} for the values of an f-string."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return None
+
+
+def advice() -> Iterator[tuple[str, str]]:
+    """Yields the strings in the source that name a command, and their files, without documentation and help."""
+    root = Path(bytemill.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        tree, skipped = ast.parse(file.read_text(encoding="utf-8")), set[ast.AST]()
+        for node in ast.walk(tree):
+            match node:
+                case ast.Expr(value=ast.Constant() as docstring):
+                    skipped.add(docstring)
+                case ast.keyword(arg="help" | "help_epilogue" | "usage", value=value):
+                    skipped.update(ast.walk(value))
+                case ast.Assign(targets=[ast.Name(id="EXAMPLES")], value=value):
+                    skipped.add(value)
+                case ast.JoinedStr(values=parts):
+                    skipped.update(parts)
+                # test_quickstart_command runs these.
+                case ast.FunctionDef(name="commands") if file.name == "quickstart.py":
+                    skipped.update(ast.walk(node))
+                case _:
+                    pass
+        for node in ast.walk(tree):
+            text = None if node in skipped else text_of(node)
+            if text is not None and COMMAND.search(text):
+                yield file.relative_to(root).as_posix(), text
+
+
+COMPLETED = {
+    "bytemill data encode {}": "bytemill data encode tokenizer.json corpus.txt -o shards",
+    "bytemill lm eval --hellaswag": "bytemill lm eval run --hellaswag items.jsonl",
+    "bytemill lm train {} {} {}": "bytemill lm train run --data.train moved",
+    "bytemill tokenizer encode": "bytemill tokenizer encode tokenizer.json",
+}
+"""Recommended commands that lack arguments in the source."""
+
+
+def test_commands_that_the_source_recommends_parse():
+    found: list[str] = [command.strip() for _, text in advice() for command in RECOMMENDED.findall(text)]
+    assert len(found) > 20
+    for command in found:
+        words = shlex.split(COMPLETED.get(command, command).replace("{}", "value"))
+        app.parse_args(words[1:], exit_on_error=False, print_error=False)
 
 
 def write_inputs(tokenizer_file: str) -> None:
@@ -195,3 +250,121 @@ def test_too_little_memory_is_no_bug_and_names_what_to_lower(
     named = set(OPTION.findall(said))
     assert named <= available
     assert bool(named) == (arguments[1] != "show")
+
+
+GROUPS = [(), ("tokenizer",), ("data",), ("lm",), ("experiment",), ("--install-completion",)]
+
+
+@pytest.mark.parametrize("chain", [*GROUPS, *(chain for chain, _ in commands())], ids=" ".join)
+def test_the_help_that_wrong_usage_names_exists(chain: tuple[str, ...], run: Run):
+    outcome = run(*chain, "--no-such-option")
+    assert outcome.status == 2
+    command = re.search("hint: see `bytemill (.+)`\n", outcome.err)
+    assert command, outcome.err
+    assert command[1] == " ".join([*chain, "--help"])
+    assert run(*shlex.split(command[1])).status == 0
+
+
+MODEL = (
+    "--model.context-length 16 --model.d-model 16 --model.num-layers 1 --model.num-heads 2 --model.d-ff 32 "
+    "--training.device cpu --training.batch-size 4 --training.steps 2 --run.validation-windows 4"
+)
+DATA = "--data.tokenizer tokenizer.json --data.train shards"
+
+
+def damage_a_shard(patch: pytest.MonkeyPatch, run: Run) -> None:
+    shard = next(Path("shards").glob("shard_*"))
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+
+
+def interrupt_the_second_step(patch: pytest.MonkeyPatch, run: Run) -> None:
+    from bytemill.lm.training import trainer
+
+    original, n_calls = trainer.accumulate_gradients, 0
+
+    def interrupt(*arguments: Any, **options: Any) -> Any:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == 2:
+            raise KeyboardInterrupt
+        return original(*arguments, **options)
+
+    patch.setattr(trainer, "accumulate_gradients", interrupt)
+
+
+def go_offline(patch: pytest.MonkeyPatch, run: Run) -> None:
+    add_dataset(patch, "story", "http://127.0.0.1:1/story.txt")
+
+
+def add_dataset(patch: pytest.MonkeyPatch, name: str, url: str) -> None:
+    """Registers a data set whose published file is `corpus.txt`."""
+    from bytemill.datasets.catalogue import DATASETS, Dataset
+
+    text = Path("corpus.txt").read_bytes()
+    sha256 = hashlib.sha256(text).hexdigest()
+    dataset = Dataset(name, "a text", "CC0-1.0", "https://example.org", f"{name}.txt", len(text), sha256, url)
+    patch.setitem(DATASETS, name, dataset)
+    patch.setenv("BYTEMILL_CACHE", str(Path("cache").resolve()))
+    patch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def train_a_model(patch: pytest.MonkeyPatch, run: Run) -> None:
+    assert run("lm", "train", *shlex.split(f"{MODEL} {DATA} --run.folder mine -q")).status == 0
+
+
+def move_the_data(patch: pytest.MonkeyPatch, run: Run) -> None:
+    train_a_model(patch, run)
+    Path("shards").rename("moved")
+
+
+def export_a_model(patch: pytest.MonkeyPatch, run: Run) -> None:
+    train_a_model(patch, run)
+    assert run("lm", "export", "mine", "-o", "exported", "-q").status == 0
+
+
+CASES: dict[str, tuple[str, Prepare]] = {
+    "encode the corpus again: bytemill data encode TOKENIZER INPUTS --output {} --overwrite": (
+        "data info shards --verify",
+        damage_a_shard,
+    ),
+    "to resume: bytemill lm train {}": (
+        f"lm train {MODEL} {DATA} --run.folder run --run.checkpoint-every 1",
+        interrupt_the_second_step,
+    ),
+    "name its new path: bytemill lm train {} {} {}": ("lm train mine", move_the_data),
+    "download {} on another machine, then: bytemill data get {} --from-file FILE": (
+        "data get story",
+        go_offline,
+    ),
+    "import it first: bytemill lm import {} -o DIR": ("lm generate exported", export_a_model),
+}
+"""Advice that is run: the text in the source, the command that prints it, and what is done before."""
+PLACEHOLDERS = {
+    "TOKENIZER": "tokenizer.json",
+    "INPUTS": "corpus.txt",
+    "FILE": "corpus.txt",
+    "DIR": "new",
+    "NEW_PATH": "moved",
+}
+"""What a user writes for the words of a hint."""
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_a_recommended_command_runs(
+    tokenizer_file: str, text: str, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    assert text in {each for _, each in advice()}
+    assert run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q").status == 0
+    advised_by, prepare = CASES[text]
+    prepare(monkeypatch, run)
+    outcome = run(*shlex.split(advised_by))
+    assert "bug" not in outcome.err
+    shown = re.search(re.escape(text).replace(r"\{\}", r"[^\n]+"), outcome.out + outcome.err)
+    assert shown, outcome.out + outcome.err
+    command = RECOMMENDED.search(shown[0])
+    assert command
+    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command[0])]
+    outcome = run(*words[1:])
+    assert outcome.status == 0, (words, outcome.err)

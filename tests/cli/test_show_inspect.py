@@ -18,7 +18,7 @@ def tokenizer(tokenizer_file: str) -> bytemill.Tokenizer:
 
 
 def test_show_prints_the_summary(tokenizer: bytemill.Tokenizer, run: Run):
-    outcome = run("tokenizer", "show", "tokenizer.json")
+    outcome = run("tokenizer show tokenizer.json")
     assert outcome.status == 0
     summary = dict(line.strip().split("  ", 1) for line in outcome.out.splitlines()[2:10])
     assert {name: value.strip() for name, value in summary.items()} == {
@@ -36,7 +36,7 @@ def test_show_prints_the_summary(tokenizer: bytemill.Tokenizer, run: Run):
 
 
 def test_show_json_has_the_same_summary(tokenizer: bytemill.Tokenizer, run: Run):
-    summary = json.loads(run("tokenizer", "show", "tokenizer.json", "--json").out)
+    summary = json.loads(run("tokenizer show tokenizer.json --json").out)
     assert summary["n_tokens"] == summary["n_vocab"] == 300
     assert summary["pattern_name"] == "gpt2"
     assert summary["special_tokens"] == {"<|endoftext|>": 299}
@@ -48,27 +48,25 @@ def test_show_json_has_the_same_summary(tokenizer: bytemill.Tokenizer, run: Run)
 
 def test_tokens_too_long_to_look_at_are_cut_for_people_alone(run: Run, work: Path):
     (work / "rulers.txt").write_text("-" * 4096)
-    trained = run("tokenizer", "train", "rulers.txt", "-n", "266", "-o", "rulers.json")
-    shown = run("tokenizer", "show", "rulers.json")
+    trained = run("tokenizer train rulers.txt -n 266 -o rulers.json")
+    shown = run("tokenizer show rulers.json")
     for outcome in (trained, shown):
         assert f"'{'-' * 60}…'" in outcome.out
         assert "-" * 61 not in outcome.out
-    summary = json.loads(run("tokenizer", "show", "rulers.json", "--json").out)
+    summary = json.loads(run("tokenizer show rulers.json --json").out)
     assert summary["longest_tokens"][0]["text"] == "-" * 512
 
 
 def test_show_token_says_what_it_is_merged_from(tokenizer: bytemill.Tokenizer, run: Run):
     info = tokenizer.token(298)
-    outcome = run("tokenizer", "show", "tokenizer.json", "--token", "298", "--token", "299")
+    outcome = run("tokenizer show tokenizer.json --token 298 --token 299")
     assert outcome.out.startswith("298  ")
     assert f"rank   {info.rank} " in outcome.out
     assert info.parts is not None
     for part in info.parts:
         assert f"    {part}  '" in outcome.out
     assert "special token" in outcome.out
-    line, other = run(
-        "tokenizer", "show", "tokenizer.json", "--token", "298", "--token", "65", "--json"
-    ).out.splitlines()
+    line, other = run("tokenizer show tokenizer.json --token 298 --token 65 --json").out.splitlines()
     assert json.loads(line)["parts"] == list(info.parts)
     assert json.loads(line)["count"] == info.count
     assert json.loads(other) == {
@@ -77,10 +75,10 @@ def test_show_token_says_what_it_is_merged_from(tokenizer: bytemill.Tokenizer, r
 
 
 def test_show_tokens_lists_all_of_them(tokenizer: bytemill.Tokenizer, run: Run):
-    lines = run("tokenizer", "show", "tokenizer.json", "--tokens", "--json").out.splitlines()
+    lines = run("tokenizer show tokenizer.json --tokens --json").out.splitlines()
     listed = {entry["id"]: bytes.fromhex(entry["bytes"]) for entry in map(json.loads, lines)}
     assert listed == tokenizer.vocab
-    table = run("tokenizer", "show", "tokenizer.json", "--tokens").out.splitlines()
+    table = run("tokenizer show tokenizer.json --tokens").out.splitlines()
     assert len(table) == 301
     assert table[11].split() == ["10", "'↵'"]
 
@@ -115,14 +113,14 @@ def test_inspect_makes_parts_of_characters_and_controls_visible(tokenizer_file: 
 
 
 def test_inspect_ids_stand_below_their_tokens(tokenizer: bytemill.Tokenizer, run: Run):
-    outcome = run("tokenizer", "inspect", "tokenizer.json", "the cat xyz", "--ids")
+    outcome = run("tokenizer inspect tokenizer.json 'the cat xyz' --ids")
     tokens, ids, *_ = outcome.out.splitlines()
     assert ids.split() == list(map(str, tokenizer.encode("the cat xyz")))
     assert [tokens[ids.index(number)] for number in ids.split()[:2]] == ["t", "·"]
 
 
 def test_inspect_explain_replays_every_merge(tokenizer: bytemill.Tokenizer, run: Run):
-    outcome = run("tokenizer", "inspect", "tokenizer.json", "the cat the", "--explain")
+    outcome = run("tokenizer inspect tokenizer.json 'the cat the' --explain")
     merges = [step for part in tokenizer.explain("the cat the") for step in part.steps]
     lines = outcome.out.splitlines()
     assert {f"rank {step.rank} " for step in merges} == {
@@ -156,7 +154,7 @@ def test_inspect_with_a_smaller_vocabulary_uses_the_first_merges(tokenizer: byte
 
 
 def test_inspect_reads_files(tokenizer: bytemill.Tokenizer, run: Run):
-    outcome = run("tokenizer", "inspect", "tokenizer.json", "--file", "corpus.txt", "--json")
+    outcome = run("tokenizer inspect tokenizer.json --file corpus.txt --json")
     with open("corpus.txt", encoding="utf-8") as file:  # noqa: PTH123
         ids = tokenizer.encode(file.read())
     assert [token["id"] for token in json.loads(outcome.out)["tokens"]] == ids
@@ -164,14 +162,14 @@ def test_inspect_reads_files(tokenizer: bytemill.Tokenizer, run: Run):
 
 def test_inspect_shows_the_progress_of_a_long_text(tokenizer: bytemill.Tokenizer, run: Run):
     Path("long.txt").write_text("~" * 70_000)
-    result = run("tokenizer", "inspect", "tokenizer.json", "--file", "long.txt")
+    result = run("tokenizer inspect tokenizer.json --file long.txt")
     assert result.err.startswith("inspecting: 65,536 of 70,000 tokens")
-    assert run("tokenizer", "inspect", "tokenizer.json", "--file", "long.txt", "-q").err == ""
-    assert run("tokenizer", "inspect", "tokenizer.json", "~").err == ""
+    assert run("tokenizer inspect tokenizer.json --file long.txt -q").err == ""
+    assert run("tokenizer inspect tokenizer.json '~'").err == ""
 
 
 def test_inspect_svg_prints_an_image_with_the_ids(tokenizer: bytemill.Tokenizer, run: Run):
-    outcome = run("tokenizer", "inspect", "tokenizer.json", "the cat", "--svg")
+    outcome = run("tokenizer inspect tokenizer.json 'the cat' --svg")
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("<svg ")
     for token_id in tokenizer.encode("the cat"):

@@ -18,7 +18,7 @@ import pytest
 from tests.cli.conftest import COMMAND
 
 from bytemill.cli import main
-from bytemill.cli.entry import InterruptOnSignals, exit_on_signals
+from bytemill.cli.signals import InterruptOnSignals, exit_on_signals
 
 INTERRUPT_AT_IMPORT = """
 import os, signal, sys
@@ -35,7 +35,7 @@ class Interrupt:
 
 sys.meta_path.insert(0, Interrupt())
 from bytemill.cli import main
-from bytemill.cli.entry import InterruptOnSignals, exit_on_signals
+from bytemill.cli.signals import InterruptOnSignals, exit_on_signals
 sys.exit(main())
 """
 

@@ -20,21 +20,21 @@ Run = Callable[..., Any]
 
 
 def test_trains_and_writes_what_the_library_trains(work: Path, run: Run):
-    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300")
+    outcome = run("tokenizer train corpus.txt --vocab-size 300")
     assert outcome.status == 0
     expected = bytemill.train(["corpus.txt"], 300, ["<|endoftext|>"])
     assert bytemill.Tokenizer.load("tokenizer.json").fingerprint == expected.fingerprint
 
 
 def test_hugging_face_opens_the_file(work: Path, run: Run):
-    run("tokenizer", "train", "corpus.txt", "--vocab-size", "300", "--output", "mine.json")
+    run("tokenizer train corpus.txt --vocab-size 300 --output mine.json")
     text = "the cat sat → café<|endoftext|>"
     ids = tokenizers.Tokenizer.from_file("mine.json").encode(text).ids
     assert bytemill.Tokenizer.load("mine.json").encode(text) == ids
 
 
 def test_the_summary_is_on_stdout_and_progress_on_stderr(work: Path, run: Run):
-    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300")
+    outcome = run("tokenizer train corpus.txt --vocab-size 300")
     lines = outcome.out.splitlines()
     assert lines[0] == "tokenizer.json: 300 tokens (256 bytes, 43 merges, 1 special token)"
     for expected in ("text", "pre-tokens", "phase", "count", "merge", "longest tokens"):
@@ -45,7 +45,7 @@ def test_the_summary_is_on_stdout_and_progress_on_stderr(work: Path, run: Run):
 
 
 def test_json_is_one_object_with_the_report(work: Path, run: Run):
-    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300", "--json", "--quiet")
+    outcome = run("tokenizer train corpus.txt --vocab-size 300 --json --quiet")
     report = json.loads(outcome.out)
     assert outcome.err == ""
     assert report["output"] == "tokenizer.json"
@@ -58,14 +58,14 @@ def test_json_is_one_object_with_the_report(work: Path, run: Run):
 
 
 def test_quiet_says_nothing(work: Path, run: Run):
-    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300", "-q")
+    outcome = run("tokenizer train corpus.txt --vocab-size 300 -q")
     assert (outcome.status, outcome.out, outcome.err) == (0, "", "")
     assert Path("tokenizer.json").is_file()
 
 
 def test_reads_standard_input(work: Path, run: Run):
     text = Path("corpus.txt").read_bytes()
-    outcome = run("tokenizer", "train", "-", "--vocab-size", "300", "--quiet", stdin=text)
+    outcome = run("tokenizer train - --vocab-size 300 --quiet", stdin=text)
     assert outcome.status == 0
     expected = bytemill.train(["corpus.txt"], 300, ["<|endoftext|>"])
     assert bytemill.Tokenizer.load("tokenizer.json").fingerprint == expected.fingerprint
@@ -73,7 +73,7 @@ def test_reads_standard_input(work: Path, run: Run):
 
 def test_options_may_stand_between_inputs(work: Path, run: Run):
     Path("more.txt").write_text("and more\n" * 30)
-    outcome = run("tokenizer", "train", "corpus.txt", "--vocab-size", "300", "more.txt", "--json", "--quiet")
+    outcome = run("tokenizer train corpus.txt --vocab-size 300 more.txt --json --quiet")
     n_bytes = Path("corpus.txt").stat().st_size + Path("more.txt").stat().st_size
     assert json.loads(outcome.out)["n_bytes"] == n_bytes
 
@@ -173,7 +173,7 @@ def test_a_pattern_that_no_file_can_hold_is_refused_before_training(work: Path, 
 
 def test_a_corpus_that_runs_out_of_pairs_is_a_note(work: Path, run: Run):
     Path("corpus.txt").write_text("ab")
-    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300")
+    outcome = run("tokenizer train corpus.txt -n 300")
     assert outcome.status == 0
     assert "note: training ended after 1 of 43 merges" in outcome.err
     assert "Warning" not in outcome.err
@@ -193,7 +193,7 @@ def test_an_existing_file_is_kept_without_overwrite(work: Path, run: Run):
 
 
 def test_an_output_that_cannot_be_written_is_known_before_training(work: Path, run: Run):
-    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300", "-o", "nowhere/tokenizer.json")
+    outcome = run("tokenizer train corpus.txt -n 300 -o nowhere/tokenizer.json")
     assert outcome.status == 1
     assert "counting" not in outcome.err
     assert outcome.err.startswith(
@@ -274,13 +274,13 @@ def test_a_second_process_with_the_same_output_fails_at_once(work: Path, run: Ru
     arguments = ["tokenizer", "train", "-", "-n", "300", "-q"]
     first = bytemill_process(*arguments, stdin=subprocess.PIPE)
     wait_until(Path(".tokenizer.json.lock").exists, first)
-    outcome = run("tokenizer", "train", "corpus.txt", "-n", "280", "--overwrite")
+    outcome = run("tokenizer train corpus.txt -n 280 --overwrite")
     assert outcome.status == 1
     assert outcome.err == (
         "error: another process is writing tokenizer.json\n"
         "hint: wait until it has finished, or choose another output\n"
     )
-    other = run("tokenizer", "train", "corpus.txt", "-n", "280", "-o", "other.json", "-q")
+    other = run("tokenizer train corpus.txt -n 280 -o other.json -q")
     assert other.status == 0
     assert first.communicate(Path("corpus.txt").read_text("utf-8")) == ("", "")
     assert bytemill.Tokenizer.load("tokenizer.json").n_vocab == 300
@@ -291,7 +291,7 @@ def test_a_second_process_with_the_same_counts_fails_at_once(work: Path, run: Ru
     arguments = ["tokenizer", "train", "-", "-n", "300", "-q", "--counts", "c.counts", "-o"]
     first = bytemill_process(*arguments, "a.json", stdin=subprocess.PIPE)
     wait_until(Path(".c.counts.lock").exists, first)
-    outcome = run("tokenizer", "train", "corpus.txt", "-n", "280", "--counts", "c.counts")
+    outcome = run("tokenizer train corpus.txt -n 280 --counts c.counts")
     assert outcome.status == 1
     assert "error: another process is writing c.counts" in outcome.err
     first.communicate(Path("corpus.txt").read_text("utf-8"))
@@ -301,7 +301,7 @@ def test_a_second_process_with_the_same_counts_fails_at_once(work: Path, run: Ru
 def test_temporary_files_of_killed_processes_are_removed(work: Path, run: Run):
     for name in (".c.counts.0badcafe.tmp", ".tokenizer.json.deadbeef.tmp", ".other.json.deadbeef.tmp"):
         Path(name).write_text("half a file")
-    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300", "--counts", "c.counts", "-q")
+    outcome = run("tokenizer train corpus.txt -n 300 --counts c.counts -q")
     assert outcome.status == 0, outcome.err
     assert [path.name for path in work.glob(".*")] == [".other.json.deadbeef.tmp"]
 
@@ -363,6 +363,6 @@ sys.exit(main(["tokenizer", "train", "words.txt", "-n", "1000", "-q", "--threads
 
 def test_a_byte_order_mark_is_noted_once(work: Path, run: Run):
     Path("corpus.txt").write_bytes(b"\xef\xbb\xbf" + Path("corpus.txt").read_bytes())
-    outcome = run("tokenizer", "train", "corpus.txt", "-n", "300")
+    outcome = run("tokenizer train corpus.txt -n 300")
     assert outcome.status == 0
     assert outcome.err.count("note: a UTF-8 byte-order mark was dropped from the start of 1 file") == 1

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import bytemill as bm
-from bytemill.cluster.executor import Done
+from bytemill.data.executors.executor import Done
 from bytemill.datasets import DECLARATION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bytemill.cluster.executor import Task
+    from bytemill.data.executors.executor import Task
 
 EOT = "<|endoftext|>"
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import bytemill as bm
 from bytemill.cluster import UnitProgress, count_corpus, open_executor
-from bytemill.cluster.count import remove_work
 from bytemill.corpus import Corpus
+from bytemill.data.executors.count import remove_work
 from bytemill.errors import ClusterError, CorpusError
 from bytemill.training.counting import CountingSettings
 from bytemill.training.counting import count_corpus as count_in_one_process
@@ -124,7 +124,7 @@ def test_any_text(
 
 
 def test_the_tree_of_merges(paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bytemill.cluster.count._FAN_IN", 3)
+    monkeypatch.setattr("bytemill.data.executors.count._FAN_IN", 3)
     seen: list[UnitProgress] = []
     counting = CountingSettings([EOT], num_threads=1)
     expected = one_process(Corpus(paths), counting, tmp_path / "one.counts")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import bytemill as bm
 from bytemill.cluster import UnitProgress, encode_corpus, open_executor
 from bytemill.corpus import Corpus
+from bytemill.data.layouts import LAYOUTS
+from bytemill.data.unfinished import PLAN_NAME, UNITS_NAME
 from bytemill.errors import ClusterError, CorpusError, ShardError, SpecialTokenError
-from bytemill.shards.layouts import LAYOUTS
-from bytemill.shards.lock import PLAN_NAME, UNITS_NAME
 from tests.cluster.corpora import EOT, InlineExecutor, files_of, mixed_corpus, tokenizer
 
 

@@ -11,10 +11,9 @@ import pytest
 
 import bytemill as bm
 from bytemill.cluster import UnitProgress, encode_corpus
-from bytemill.cluster.executor import Done, WorkerLostError
-from bytemill.cluster.local import LocalExecutor
-from bytemill.cluster.schedule import Work, run
 from bytemill.corpus import Corpus
+from bytemill.data.executors.executor import Done, Work, WorkerLostError, run
+from bytemill.data.executors.local import LocalExecutor
 from bytemill.errors import CorpusError
 from tests.cluster.corpora import files_of, mixed_corpus, tokenizer
 

@@ -10,10 +10,10 @@ import pytest
 
 import bytemill as bm
 from bytemill.cluster import encode_corpus, open_executor
-from bytemill.cluster.count import count_corpus, remove_work
 from bytemill.corpus import Corpus
+from bytemill.data.executors.count import count_corpus, remove_work
+from bytemill.data.layouts import LAYOUTS
 from bytemill.errors import ClusterError, CorpusError, StorageError
-from bytemill.shards.layouts import LAYOUTS
 from bytemill.storage import StoreFolder
 from bytemill.training.counting import CountingSettings
 from bytemill.training.counting import count_corpus as count_in_one_process

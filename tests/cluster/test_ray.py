@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 import bytemill as bm
-from bytemill.cluster import UnitProgress, count_corpus, encode_corpus, open_executor, schedule
+from bytemill.cluster import UnitProgress, count_corpus, encode_corpus, open_executor
 from bytemill.corpus import Corpus
+from bytemill.data.executors import executor as schedule
 from bytemill.errors import BytemillError, ClusterError
 from bytemill.storage import StoreFolder
 from bytemill.training.counting import CountingSettings

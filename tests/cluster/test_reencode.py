@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import bytemill as bm
 from bytemill.cluster import encode_corpus, open_executor
 from bytemill.corpus import Corpus
+from bytemill.data.layouts import LAYOUTS
+from bytemill.data.reencode import reencode_settings
 from bytemill.errors import ShardError
 from bytemill.shards import reencode_shards, shard_corpus
-from bytemill.shards.layouts import LAYOUTS
-from bytemill.shards.reencode import reencode_options
 from tests.cluster.corpora import EOT, InlineExecutor, files_of, mixed_corpus, tokenizer
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def check(
             folder / "many",
             unit_bytes=unit_bytes,
             overwrite=True,
-            **reencode_options(corpus, target),
+            **vars(reencode_settings(corpus, target)),
         )
     assert found == manifest
     assert files_of(folder / "many") == files_of(folder / "one")
@@ -140,7 +140,12 @@ def test_local_processes_and_errors(tok: bm.Tokenizer, target: bm.Tokenizer, tmp
     reencode_shards(corpus, target, tmp_path / "one")
     with open_executor("local", num_workers=2) as executor:
         encode_corpus(
-            executor, target, corpus, tmp_path / "many", unit_bytes=3000, **reencode_options(corpus, target)
+            executor,
+            target,
+            corpus,
+            tmp_path / "many",
+            unit_bytes=3000,
+            **vars(reencode_settings(corpus, target)),
         )
     assert files_of(tmp_path / "many") == files_of(tmp_path / "one")
     bm.encode_corpus(tok, Corpus.from_texts(texts), tmp_path / "unknown", separators=False)
@@ -149,4 +154,4 @@ def test_local_processes_and_errors(tok: bm.Tokenizer, target: bm.Tokenizer, tmp
         InlineExecutor() as executor,
         pytest.raises(ShardError, match=r"ends of documents in .* are unknown"),
     ):
-        encode_corpus(executor, target, corpus, tmp_path / "out", **reencode_options(corpus, target))
+        encode_corpus(executor, target, corpus, tmp_path / "out", **vars(reencode_settings(corpus, target)))

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bytemill.cluster import schedule
-from bytemill.cluster.executor import Done, WorkerLostError
-from bytemill.cluster.schedule import UnitProgress, Work, run
+from bytemill.data.executors import executor as schedule
+from bytemill.data.executors.executor import Done, UnitProgress, Work, WorkerLostError, run
 from bytemill.errors import ClusterError, CorpusError
 
 if TYPE_CHECKING:
-    from bytemill.cluster.executor import Task
+    from bytemill.data.executors.executor import Task
 
 Outcome = Callable[[int, int], Done | None]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bytemill.cluster.stage import FolderStage, Stage, StoreStage, digest
+from bytemill.data.stage import FolderStage, Stage, StoreStage, digest
 from bytemill.errors import BytemillError
 from bytemill.storage import StoreFolder
 

@@ -14,9 +14,9 @@ import pytest
 import bytemill as bm
 from bytemill.cluster import count_corpus, encode_corpus
 from bytemill.corpus import Corpus, read_blocks, resolve_inputs
+from bytemill.data.token_source import open_tokens
 from bytemill.errors import BytemillError, CorpusError
 from bytemill.shards import ShardCorpus, convert_shards
-from bytemill.shards.token_source import open_tokens
 from bytemill.system.file_stamp import FileStamp
 from bytemill.training.counting import CountingSettings
 from tests.cluster.corpora import InlineExecutor

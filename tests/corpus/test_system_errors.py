@@ -16,11 +16,11 @@ import pytest
 import bytemill as bm
 from bytemill.cli import output
 from bytemill.cluster import encode_corpus
-from bytemill.cluster.encode_tasks import _new_file
-from bytemill.cluster.stage import FolderStage
 from bytemill.corpus import Corpus
 from bytemill.corpus.columns import failures
 from bytemill.corpus.ranges import divide
+from bytemill.data.executors.encode import _new_file
+from bytemill.data.stage import FolderStage
 from bytemill.errors import BytemillError, ClusterError, CorpusError, OutputError
 from bytemill.system import atomic_files
 from tests.cluster.corpora import InlineExecutor

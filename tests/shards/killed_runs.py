@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bytemill.corpus import documents as batches
-from bytemill.shards import encode_corpus, pipeline
+from bytemill.data import encode_corpus, pipeline
 from bytemill.system.atomic_files import PartialFile
 
 from .packed_documents import documents, tokenizer_of_bytes

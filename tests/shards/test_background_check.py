@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bytemill import Corpus
+from bytemill.data.verification import BackgroundCheck
 from bytemill.errors import ShardError
 from bytemill.shards import encode_corpus
-from bytemill.shards.background_check import BackgroundCheck
 
 
 @pytest.fixture

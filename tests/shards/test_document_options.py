@@ -8,10 +8,10 @@ import pytest
 
 from bytemill import Corpus, Tokenizer
 from bytemill.cluster import encode_corpus as encode_by_units
+from bytemill.data.convert import convert_shards
+from bytemill.data.manifest import parts_of
 from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest
-from bytemill.shards.convert import convert_shards
-from bytemill.shards.manifest import parts_of
 from tests.cluster.corpora import InlineExecutor
 from tests.support.s3_server import S3Server
 

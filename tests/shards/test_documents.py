@@ -11,9 +11,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytemill.data.layouts import layout_named
 from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
-from bytemill.shards.layouts import layout_named
 
 from .packed_documents import END, Documents, tokenizer_of_bytes
 

@@ -18,6 +18,7 @@ from bytemill import Corpus
 from bytemill.errors import CorpusError, ShardError, SpecialTokenError
 from bytemill.shards import (
     EncodeProgress,
+    EncodeSettings,
     ShardSettings,
     SourceInfo,
     TokenShards,
@@ -25,7 +26,6 @@ from bytemill.shards import (
     read_manifest,
     verify,
 )
-from bytemill.shards.encode import encoding_job
 
 END = "<|endoftext|>"
 END_ID = 256
@@ -306,7 +306,7 @@ def test_a_wrong_corpus_is_refused_before_the_folder_is_touched(
 
 
 def test_an_unknown_option_is_an_error(corpus: Path, byte_tokenizer: Any) -> None:
-    """`cluster.encode_corpus` and `estimate_encoding` pass their keywords on."""
+    """`cluster.encode_corpus` passes its keywords on."""
     options: Any = {"shard_token": 5}
     with pytest.raises(TypeError, match="unexpected keyword argument 'shard_token'"):
-        encoding_job(byte_tokenizer, [corpus], 1, **options)
+        EncodeSettings(**options)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from bytemill import Corpus
+from bytemill.data.unfinished import held, remove_leftovers
 from bytemill.errors import OutputError, ShardError
 from bytemill.shards import EncodeProgress, TokenShards, encode_corpus, read_manifest, verify
-from bytemill.shards.lock import held, remove_leftovers
 
 END = "<|endoftext|>"
 
@@ -86,9 +86,9 @@ def test_what_a_killed_run_left_without_a_journal_is_cleared_away(
         import os, sys
         from pathlib import Path
         import numpy as np
-        from bytemill.shards.lock import lock_folder
-        from bytemill.shards.layouts import layout_named
-        from bytemill.shards.shard_writer import ShardWriter
+        from bytemill.data.unfinished import lock_folder
+        from bytemill.data.layouts import layout_named
+        from bytemill.data.shard_writer import ShardWriter
         folder = Path(sys.argv[1])
         with lock_folder(folder, overwrite=False):
             writer = ShardWriter(folder, layout_named("datatrove"), "uint16", 100, "f", document_index=True)

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 import bytemill as bm
+from bytemill.data.convert import convert_shards
+from bytemill.data.layouts import LAYOUTS
+from bytemill.data.manifest import files_of
+from bytemill.data.object_store import unnamed_files, work_folder
+from bytemill.data.unfinished import held
 from bytemill.errors import CorpusError, OutputError, ShardError, StorageError
-from bytemill.shards.convert import convert_shards
-from bytemill.shards.layouts import LAYOUTS
-from bytemill.shards.lock import held
-from bytemill.shards.manifest import files_of
-from bytemill.shards.store_manifests import unnamed_files
-from bytemill.shards.uploads import work_folder
 from bytemill.storage import StoreFolder
 from tests.support.s3_server import Request, S3Server
 from tests.support.stored_shards import assert_stored
@@ -160,9 +159,7 @@ def test_two_encodings_at_once_leave_one_result(
     url = s3.bucket()
     both = threading.Barrier(2)
     names = iter(("one", "two"))
-    monkeypatch.setattr(
-        "bytemill.shards.encode_to_store.work_folder", lambda _: tmp_path / "work" / next(names)
-    )
+    monkeypatch.setattr("bytemill.data.target.work_folder", lambda _: tmp_path / "work" / next(names))
     results: list[Any] = []
 
     def encode() -> None:

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill import Corpus
+from bytemill.data.manifest import shard_hashes
 from bytemill.errors import ShardError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
-from bytemill.shards.manifest import shard_hashes
 
 TEXT = "".join(chr(33 + i % 90) for i in range(100))
 

@@ -149,7 +149,7 @@ def stop_at(n_bytes: int, error: BaseException) -> Callable[[EncodeProgress], No
 def test_after_ctrl_c_the_work_goes_on(
     tmp_path: Path, undisturbed: Callable[[str], dict[str, bytes]], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bytemill.shards import pipeline
+    from bytemill.data import pipeline
 
     monkeypatch.setattr(pipeline, "_GROUP_BYTES", 1)
     out, source = tmp_path / "out", documents()
@@ -214,7 +214,7 @@ def test_with_a_full_disk_the_work_stops_and_goes_on_when_there_is_room(
 @pytest.fixture(scope="session")
 def interrupt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str], Path]:
     """Make a folder that an interrupted run of a kind has left."""
-    from bytemill.shards import pipeline
+    from bytemill.data import pipeline
 
     made: dict[str, Path] = {}
 

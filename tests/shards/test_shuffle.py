@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from bytemill import Corpus
 from bytemill.cluster import encode_corpus as encode_by_tasks
-from bytemill.cluster.estimate import estimate_encoding
 from bytemill.corpus import DocumentBatch, DocumentSource, Position, shuffle
 from bytemill.corpus import documents as settings
+from bytemill.data.executors.plan import estimate_encoding
+from bytemill.data.unfinished import SHUFFLE_NAME
 from bytemill.errors import ClusterError, OutputError, ShardError
-from bytemill.shards import EncodeProgress, TokenShards, encode_corpus, read_manifest
-from bytemill.shards.lock import SHUFFLE_NAME
+from bytemill.shards import EncodeProgress, EncodeSettings, TokenShards, encode_corpus, read_manifest
 from tests.cluster.corpora import InlineExecutor
 
 from .packed_documents import END, Documents, tokenizer_of_bytes
@@ -223,10 +223,10 @@ def test_text_that_a_killed_run_left_is_removed(tmp_path: Path) -> None:
 def test_several_processes_refuse(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     with InlineExecutor() as executor:
-        for call in (encode_by_tasks, estimate_encoding):
-            arguments = [tmp_path / "out"] if call is encode_by_tasks else []
-            with pytest.raises(ClusterError, match="documents are shuffled by one process"):
-                call(executor, TOKENIZER, tmp_path / "a.txt", *arguments, shuffle_seed=1)
+        with pytest.raises(ClusterError, match="documents are shuffled by one process"):
+            encode_by_tasks(executor, TOKENIZER, tmp_path / "a.txt", tmp_path / "out", shuffle_seed=1)
+        with pytest.raises(ClusterError, match="documents are shuffled by one process"):
+            estimate_encoding(executor, TOKENIZER, tmp_path / "a.txt", EncodeSettings(shuffle_seed=1))
     assert not (tmp_path / "out").exists()
 
 
@@ -237,7 +237,7 @@ def test_a_seed_is_a_whole_number_of_64_bits(tmp_path: Path, seed: Any) -> None:
 
 
 def test_shards_are_shuffled_by_encoding_them_again(tmp_path: Path) -> None:
-    from bytemill.shards.reencode import reencode_shards, shard_corpus
+    from bytemill.data.reencode import reencode_shards, shard_corpus
 
     texts = [f"document {number}" for number in range(50)]
     encode_corpus(TOKENIZER, Documents(texts), tmp_path / "plain", documents=END)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import bytemill as bm
+from bytemill.data.layouts import LAYOUTS
+from bytemill.data.reader import local_shards
+from bytemill.data.token_source import open_tokens
 from bytemill.errors import ShardError, StorageError
 from bytemill.shards import StoredTokens, TokenShards, verify
-from bytemill.shards.layouts import LAYOUTS
-from bytemill.shards.stored_tokens import local_shards
-from bytemill.shards.token_source import open_tokens
 from bytemill.storage import StoreFolder
 from tests.support.s3_server import S3Server
 

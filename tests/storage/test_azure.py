@@ -20,8 +20,8 @@ import pytest
 
 import bytemill as bm
 from bytemill.cluster import encode_corpus, open_executor
+from bytemill.data.convert import convert_shards
 from bytemill.errors import StorageError
-from bytemill.shards.convert import convert_shards
 from bytemill.storage import StoreFolder
 
 pytestmark = pytest.mark.azure

@@ -4,17 +4,17 @@
 //! - `loading`, `encoder`, `decoding`, `spans`, `batch`, `stream`, `pack`: one tokenizer
 //! - `documents`, `counting`, `training`: blocks of a corpus, counting pre-tokens, learning merges
 //! - `measure`: what token boundaries cut
-//! - `decoder`: the next token of a language model
+//! - `lm_decode`: the next token of a language model
 
 mod batch;
 mod buffers;
 mod convert;
 mod counting;
-mod decoder;
 mod decoding;
 mod documents;
 mod encoder;
 mod lists;
+mod lm_decode;
 mod loading;
 mod measure;
 mod pack;
@@ -115,7 +115,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(documents::clean_text, module)?)?;
     module.add_function(wrap_pyfunction!(documents::check_documents, module)?)?;
     module.add_function(wrap_pyfunction!(documents::select_documents, module)?)?;
-    module.add_class::<decoder::PyTokenDecoder>()?;
+    module.add_class::<lm_decode::PyTokenDecoder>()?;
     module.add_class::<documents::PyBlockDocuments>()?;
     module.add_class::<documents::PyTextSplitter>()?;
     module.add_class::<documents::PyJsonLines>()?;

@@ -1,8 +1,8 @@
 //! Decoding: ids to bytes.
 
 use crate::error::{Error, Result};
-use crate::sys::huge_pages;
 use crate::sys::interrupt::Interrupt;
+use crate::sys::memory;
 use crate::sys::prefetch::prefetch_at;
 use crate::vocab::Vocab;
 use std::mem::MaybeUninit;
@@ -179,7 +179,7 @@ impl Decoder {
             }
             let n_needed = out.len().min(at + BLOCK * SLOT);
             if n_needed > n_prepared {
-                huge_pages::prepare(&mut out[n_prepared..], n_needed - n_prepared);
+                memory::prepare(&mut out[n_prepared..], n_needed - n_prepared);
                 n_prepared = n_needed;
             }
             let (n_ids, n_bytes) = self.copy_short(rest, &mut out[at..]);

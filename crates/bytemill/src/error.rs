@@ -73,7 +73,6 @@ impl fmt::Display for Error {
 
 impl Error {
     /// [`Error::Memory`] for a buffer of `n` values of type `T`.
-    #[must_use]
     pub fn memory<T>(n: usize) -> Self {
         Self::Memory { n_bytes: n.saturating_mul(size_of::<T>()) }
     }

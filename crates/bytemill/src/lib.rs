@@ -3,11 +3,11 @@
 pub mod batch;
 pub mod bpe;
 pub mod decode;
-pub mod decoder;
 pub mod documents;
 pub mod encode;
 pub mod error;
 pub mod formats;
+pub mod lm_decode;
 pub mod measure;
 pub mod pretokenize;
 pub mod special;

@@ -10,15 +10,12 @@ from cyclopts.validators import Number
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.executor_options import ExecutorOptions
-from bytemill.cli.failures import interruptible, resume_hint
 from bytemill.cli.options import CorpusOptions
 from bytemill.storage import shown
 from bytemill.system.units import format_bytes, format_rate, format_seconds, plural
 
 if TYPE_CHECKING:
-    from bytemill.corpus import Corpus
-    from bytemill.shards import Manifest
-    from bytemill.shards.encode import EncodeOptions
+    from bytemill.data import Manifest
 
 app = App(
     name="data",
@@ -96,89 +93,58 @@ def encode(
     folder with other shards is an error. With --executor, several processes or
     the nodes of a cluster share the work.
     """
-    from bytemill.cli.encode_by_units import encode_by_units
-    from bytemill.cli.output import ProgressDisplay, encoding_progress
+    from bytemill.cli import encoding
     from bytemill.cli.profile import profiled
     from bytemill.cli.summaries import manifest_notes
-    from bytemill.shards import EncodeProgress, encode_corpus
+    from bytemill.data import EncodeSettings
     from bytemill.tokenizer import open_tokenizer
 
+    if processes.is_distributed and (profile or profile_file is not None):
+        raise CycloptsError("--profile measures one process: leave out --executor")
     tokenizer = open_tokenizer(tokenizer_file)
     source = corpus.corpus(inputs, repeat_by_weight=True)
-    settings: EncodeOptions = {
-        "layout": layout,
-        "shard_tokens": shard_tokens,
-        "document_index": document_index,
-        "allowed_special": allowed_special,
-        "separators": not no_separators,
-        "prepend": bos or prepend_bos,
-        "validation_fraction": validation_fraction,
-        "split_seed": split_seed,
-        "shuffle_seed": shuffle,
-    }
-    if processes.is_distributed:
-        if profile or profile_file is not None:
-            raise CycloptsError("--profile measures one process: leave out --executor")
-        started = time.monotonic()
-        manifest = encode_by_units(
+    settings = EncodeSettings(
+        layout=layout,
+        shard_tokens=shard_tokens,
+        document_index=document_index,
+        allowed_special=allowed_special,
+        separators=not no_separators,
+        prepend=bos or prepend_bos,
+        validation_fraction=validation_fraction,
+        split_seed=split_seed,
+        shuffle_seed=shuffle,
+    )
+    started = time.monotonic()
+    with profiled(profile, profile_file, [tokenizer_file, *source.input_files]) as measured:
+        encoded = encoding.encode(
             processes,
             tokenizer,
             source,
             output_folder,
-            settings=settings,
+            settings,
             threads=threads,
             overwrite=overwrite,
             recheck=recheck,
             as_json=as_json,
             quiet=quiet,
         )
-        if manifest is not None:
-            seconds = time.monotonic() - started
-            _show_encoded(output_folder, manifest, seconds, as_json=as_json, quiet=quiet)
-            notes = _document_notes(source, output_folder, manifest, no_separators=no_separators)
-            _write_notes(notes, quiet=quiet)
+    if encoded is None:
         return
-    started, last = time.monotonic(), None
-    with (
-        profiled(profile, profile_file, [tokenizer_file, *source.input_files]) as measured,
-        interruptible(lambda: resume_hint(output_folder)),
-        ProgressDisplay(quiet=quiet) as display,
-    ):
-        show = encoding_progress(display)
-        said: list[str] = []
-
-        def progress(event: EncodeProgress) -> None:
-            nonlocal last
-            last = event
-            if event.already_complete:
-                said.append(f"{shown(output_folder)} already contains these shards: nothing to do")
-            elif event.n_bytes_before and not said:
-                said.append(f"resuming an interrupted run at {format_bytes(event.n_bytes_before)}")
-            else:
-                show(event)
-                return
-            output.note(said[-1], quiet=quiet)
-
-        manifest = encode_corpus(
-            tokenizer,
-            source,
-            output_folder,
-            num_threads=threads,
-            progress=progress,
-            note=lambda text: output.note(text, quiet=quiet),
-            overwrite=overwrite,
-            recheck=recheck,
-            **settings,
-        )
-    seconds = time.monotonic() - started
+    manifest, last = encoded
+    manifests, seconds = _manifests(output_folder, manifest), time.monotonic() - started
     if as_json or not quiet:
-        _show(_manifests(output_folder, manifest), as_json=as_json, more=measured.to_json())
-    if last is not None and not last.already_complete and not as_json and not quiet:
-        bytes_rate = format_rate(last.n_bytes - last.n_bytes_before, seconds, "bytes")
-        tokens_rate = format_rate(last.n_tokens - last.n_tokens_before, seconds, "tokens")
-        output.write_line(f"\n  encoded in {format_seconds(seconds)}: {bytes_rate}, {tokens_rate}")
-    notes = _document_notes(source, output_folder, manifest, no_separators=no_separators)
-    _write_notes([*manifest_notes(manifest), *notes], quiet=quiet)
+        _show(manifests, as_json=as_json, more=measured.to_json())
+    if not as_json and not quiet and not (last and last.already_complete):
+        if last is None:  # several processes
+            n_bytes = sum(each.n_bytes for each in manifests.values())
+            rates = format_rate(n_bytes, seconds, "bytes")
+        else:
+            tokens_rate = format_rate(last.n_tokens - last.n_tokens_before, seconds, "tokens")
+            rates = f"{format_rate(last.n_bytes - last.n_bytes_before, seconds, 'bytes')}, {tokens_rate}"
+        output.write_line(f"\n  encoded in {format_seconds(seconds)}: {rates}")
+    notes = settings.document_notes(source, list(manifests.values()))
+    for note in [*manifest_notes(manifest), *notes]:
+        output.note(note, quiet=quiet)
 
 
 @app.command(
@@ -201,11 +167,11 @@ def info(
     With --verify, the exit code is 1 if a shard is damaged.
     """
     from bytemill.cli.summaries import manifest_notes
+    from bytemill.data import read_manifest
+    from bytemill.data import verify as find_problems
+    from bytemill.data.manifest import parts_of
+    from bytemill.data.object_store import unnamed_files
     from bytemill.errors import ShardError
-    from bytemill.shards import read_manifest
-    from bytemill.shards import verify as find_problems
-    from bytemill.shards.manifest import parts_of
-    from bytemill.shards.store_manifests import unnamed_files
     from bytemill.storage import StoreFolder, url_of
 
     folders = parts_of(folder)
@@ -239,64 +205,18 @@ def info(
 
 def _remove_leftovers(folder: Path, parts: list[Path]) -> None:
     """Remove what a killed encoding left of the finished shards in these parts, and say so."""
+    from bytemill.data.target import target_of
     from bytemill.errors import BytemillError
-    from bytemill.shards import store_manifests
-    from bytemill.shards.complete import remove_all_leftovers
-    from bytemill.storage import StoreFolder, url_of
 
     try:
-        if (url := url_of(folder)) is None:
-            remove_all_leftovers(folder, parts, output.note)
-        else:
-            stores = [StoreFolder(url_of(part) or url) for part in parts]
-            store_manifests.remove_leftovers(StoreFolder(url), stores, output.note)
+        target_of(folder, [part.name for part in parts if part != folder]).remove_leftovers(output.note)
     except BytemillError as error:  # it may belong to others
         output.note(f"what an encoding left in {shown(folder)} cannot be removed: {error}")
 
 
-def _document_notes(
-    source: "Corpus", folder: Path, manifest: "Manifest", *, no_separators: bool
-) -> list[str]:
-    """Return notes about the documents of a result that may not be those that were meant."""
-    notes: list[str] = []
-    settings = manifest.settings
-    if settings.document_separator is None and settings.prepended is None and not no_separators:
-        notes.append(
-            "the tokenizer has no usual special token for the end of documents, so none separates them "
-            "(--documents TOKEN names one)"
-        )
-    n_documents = sum(each.n_documents for each in _manifests(folder, manifest).values())
-    if (separator := source.options.separator) is not None and n_documents <= len(source.sources):
-        notes.append(f"{separator} divides none of the inputs: each of them is one document")
-    return notes
-
-
-def _write_notes(notes: list[str], *, quiet: bool) -> None:
-    for note in notes:
-        output.note(note, quiet=quiet)
-
-
-def _show_encoded(
-    output_folder: Path, manifest: "Manifest", seconds: float, *, as_json: bool, quiet: bool
-) -> None:
-    """Write what several processes have encoded."""
-    from bytemill.cli.summaries import manifest_notes
-
-    if as_json or not quiet:
-        manifests = _manifests(output_folder, manifest)
-        _show(manifests, as_json=as_json)
-        if not as_json:
-            n_bytes = sum(each.n_bytes for each in manifests.values())
-            output.write_line(
-                f"\n  encoded in {format_seconds(seconds)}: {format_rate(n_bytes, seconds, 'bytes')}"
-            )
-    for note in manifest_notes(manifest):
-        output.note(note, quiet=quiet)
-
-
 def _manifests(folder: Path, manifest: "Manifest") -> "dict[Path, Manifest]":
     """Return the manifests of a result by folder: of both parts of a split corpus."""
-    from bytemill.shards import read_manifest
+    from bytemill.data import read_manifest
 
     if not manifest.part:
         return {folder: manifest}

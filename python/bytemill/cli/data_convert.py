@@ -88,7 +88,7 @@ def convert(
     """
     from bytemill.cli.output import ProgressDisplay
     from bytemill.cli.summaries import manifest_to_json, write_manifest
-    from bytemill.shards.convert import ConvertProgress, convert_shards
+    from bytemill.data.convert import ConvertProgress, convert_shards
     from bytemill.tokenizer import open_tokenizer
 
     with interruptible("run the same command again to start over"), ProgressDisplay(quiet=quiet) as display:

@@ -16,8 +16,7 @@ from bytemill.cli.data_convert import (
     separator_of,
 )
 from bytemill.cli.executor_options import ExecutorOptions
-from bytemill.cli.failures import interruptible, resume_hint
-from bytemill.storage import shown
+from bytemill.cli.failures import interruptible
 from bytemill.system.units import plural
 
 EXAMPLES = """Examples:
@@ -78,14 +77,13 @@ def reencode(
     text is not needed. If interrupted, the same command resumes. With --executor,
     several processes or the nodes of a cluster share the work.
     """
-    from bytemill.cli.encode_by_units import encode_by_units
-    from bytemill.cli.output import ProgressDisplay, encoding_progress
+    from bytemill.cli import encoding
+    from bytemill.cli.output import ProgressDisplay
     from bytemill.cli.summaries import manifest_notes, manifest_to_json, write_manifest
-    from bytemill.shards import EncodeProgress, encode_corpus
-    from bytemill.shards.reencode import reencode_options, shard_corpus
+    from bytemill.data.reencode import reencode_settings, shard_corpus
     from bytemill.tokenizer import open_tokenizer
 
-    is_distributed = processes.is_distributed
+    _ = processes.is_distributed  # an option without --executor is an error before the shards are read
     target = open_tokenizer(new)
     with interruptible("run the same command again to start over"), ProgressDisplay(quiet=quiet) as display:
         corpus = shard_corpus(
@@ -102,7 +100,7 @@ def reencode(
     for token, n in corpus.special_as_text.items():
         note = f"{new} has no special token {token!r}: {plural(n, 'occurrence')} inside documents"
         output.note(f"{note} will become plain text", quiet=quiet)
-    settings = reencode_options(
+    settings = reencode_settings(
         corpus,
         target,
         layout=layout,
@@ -112,43 +110,21 @@ def reencode(
         separators=False if no_separators else None,
         shuffle_seed=shuffle,
     )
-    if is_distributed:
-        manifest = encode_by_units(
-            processes,
-            target,
-            corpus,
-            output_folder,
-            settings=settings,
-            threads=threads,
-            overwrite=overwrite,
-            recheck=recheck,
-            as_json=as_json,
-            quiet=quiet,
-        )
-        if manifest is None:
-            return
-    else:
-        with interruptible(lambda: resume_hint(output_folder)), ProgressDisplay(quiet=quiet) as display:
-            show = encoding_progress(display)
-
-            def progress(event: EncodeProgress) -> None:
-                if event.already_complete:
-                    note = f"{shown(output_folder)} already contains these shards: nothing to do"
-                    output.note(note, quiet=quiet)
-                else:
-                    show(event)
-
-            manifest = encode_corpus(
-                target,
-                corpus,
-                output_folder,
-                num_threads=threads,
-                progress=progress,
-                note=lambda text: output.note(text, quiet=quiet),
-                overwrite=overwrite,
-                recheck=recheck,
-                **settings,
-            )
+    encoded = encoding.encode(
+        processes,
+        target,
+        corpus,
+        output_folder,
+        settings,
+        threads=threads,
+        overwrite=overwrite,
+        recheck=recheck,
+        as_json=as_json,
+        quiet=quiet,
+    )
+    if encoded is None:
+        return
+    manifest, _ = encoded
     for note in manifest_notes(manifest):
         output.note(note, quiet=quiet)
     if as_json:

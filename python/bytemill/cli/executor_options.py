@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bytemill.cli.output import ProgressDisplay
-    from bytemill.cluster import Executor, UnitProgress
-    from bytemill.cluster.estimate import Estimate
+    from bytemill.data.executors import Executor, UnitProgress
+    from bytemill.data.executors.plan import Estimate
 
 _EXECUTOR = Group("Several processes", sort_key=2)
 _STAGES = {"count": "counting", "merge": "adding up counts", "encode": "encoding", "pack": "writing shards"}
@@ -28,7 +28,7 @@ _STAGES = {"count": "counting", "merge": "adding up counts", "encode": "encoding
 @Parameter(name="*", group=_EXECUTOR)
 @dataclass(frozen=True, kw_only=True)
 class ExecutorOptions:
-    """Options of `bytemill.cluster`, for a parameter `processes: ExecutorOptions = ExecutorOptions()` of a command."""
+    """Options of executors, for a parameter `processes: ExecutorOptions = ExecutorOptions()` of a command."""
 
     executor: Annotated[
         Literal["local", "ray"] | None,
@@ -81,8 +81,8 @@ class ExecutorOptions:
 
     def open(self) -> Executor:
         """Start the executor. Raises ClusterError."""
-        from bytemill.cluster import open_executor
         from bytemill.corpus import parse_bytes
+        from bytemill.data.executors import open_executor
 
         memory = None if self.memory_per_task is None else parse_bytes(self.memory_per_task)
         return open_executor(

@@ -223,8 +223,8 @@ def interruptible(hint: str | Callable[[], str]) -> Generator[None]:
 
 def resume_hint(folder: "Path") -> str:
     """Return how to continue an interrupted encoding to a folder."""
-    from bytemill.shards.journal import JOURNAL_NAME
-    from bytemill.shards.uploads import work_folder
+    from bytemill.data.object_store import work_folder
+    from bytemill.data.unfinished import JOURNAL_NAME
     from bytemill.storage import url_of
 
     if (url := url_of(folder)) is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bytemill.cli import failures, output
-from bytemill.cli.entry import InterruptOnSignals
+from bytemill.cli.signals import InterruptOnSignals
 
 _STDIN = "\0-"
 """Replaces "-" while the arguments are parsed, because cyclopts takes "-" for an option.

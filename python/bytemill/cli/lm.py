@@ -12,7 +12,9 @@ from bytemill.cli.app import HELP_ALL
 from bytemill.cli.failures import interruptible
 from bytemill.cli.lm_config import SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
+from bytemill.lm.model_config import KernelName
 from bytemill.lm.optimizers import OptimizerName
+from bytemill.lm.planning import CheckpointingName, Precision
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import suggestion
 
@@ -31,7 +33,7 @@ _UNSET = SettingOptions()
 Run = Annotated[Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
 Kernels = Annotated[
-    Literal["auto", "torch", "triton", "scratch"],
+    KernelName,
     Parameter(
         help="Implementation: the fastest for the device (auto), torch's, Triton's, or the readable reference."
     ),
@@ -380,11 +382,11 @@ def plan(
     batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Sequences per batch.")] = 1,
     optimizer: Annotated[OptimizerName, Parameter(help="Optimizer whose state is counted.")] = "adamw",
     precision: Annotated[
-        Literal["float32", "tf32", "bfloat16", "float16"],
+        Precision,
         Parameter(help="Precision of matrix products; weights are float32."),
     ] = "float32",
     activation_checkpointing: Annotated[
-        Literal["none", "selective", "full"],
+        CheckpointingName,
         Parameter(help="What the backward pass computes again instead of reading it from memory."),
     ] = "none",
     device: Annotated[

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
     from rich.progress import Progress, TaskID
 
-    from bytemill.shards import EncodeProgress
+    from bytemill.data import EncodeProgress
     from bytemill.training.pipeline import TrainingProgress
 
 _DEFAULT_WIDTH = 100

@@ -18,7 +18,7 @@ from bytemill.system.units import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bytemill.shards import Manifest
+    from bytemill.data import Manifest
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

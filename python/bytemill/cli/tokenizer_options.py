@@ -220,9 +220,9 @@ def count_by_processes(
     """Count a corpus on an executor. Returns None if only the plan was asked for."""
     from bytemill.cli import output
     from bytemill.cli.executor_options import write_estimate
-    from bytemill.cluster import count_corpus
-    from bytemill.cluster.estimate import estimate_counting
     from bytemill.corpus import Corpus
+    from bytemill.data.executors import count_corpus
+    from bytemill.data.executors.plan import estimate_counting
     from bytemill.training.counting import CountingSettings
     from bytemill.training.counts import save
     from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
@@ -255,7 +255,7 @@ def count_by_processes(
 
 def remove_units(output_file: Path) -> None:
     """Remove what the processes left that counted for this output. Raises OutputError."""
-    from bytemill.cluster.count import remove_work
+    from bytemill.data.executors.count import remove_work
 
     remove_work(_units_folder(output_file))
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bytemill.data import TokenShards
 from bytemill.experiment.budget import allowance
 from bytemill.experiment.encoded_text import train_shards, validation_shards
 from bytemill.experiment.job import Job
-from bytemill.shards import TokenShards
 
 if TYPE_CHECKING:
     from bytemill.experiment.budget import Allowance

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from bytemill.corpus import Corpus
+from bytemill.data import TokenShards, encode_corpus
 from bytemill.experiment.documents import END
-from bytemill.shards import TokenShards, encode_corpus
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bytemill.data import TokenShards
 from bytemill.errors import CheckpointError, RunConfigError, TrainingDivergedError
 from bytemill.experiment.documents import StoredText
 from bytemill.experiment.results import ScoredDocuments, check_result, read_scores, write_scores
@@ -24,7 +25,6 @@ from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.saved_model import find_saved_model, load_trained
 from bytemill.lm.training.trainer import train
-from bytemill.shards import TokenShards
 from bytemill.system.atomic_files import write_json
 from bytemill.system.records import read_json_object
 

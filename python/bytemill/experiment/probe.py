@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bytemill.corpus import Corpus
+from bytemill.data import encode_corpus
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train
-from bytemill.shards import encode_corpus
 from bytemill.system.atomic_files import write_json
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from bytemill.data import StoredTokens, TokenShards
 from bytemill.errors import ShardError
-from bytemill.shards import StoredTokens, TokenShards
 from bytemill.storage import url_of
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bytemill.data.verification import BackgroundCheck
 from bytemill.errors import CheckpointError, CheckpointFormatError, OutputError, ShardError
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.training import run_checkpoint
@@ -26,7 +27,6 @@ from bytemill.lm.training.run_checkpoint import FORMAT, MANIFEST, OPTIMIZER, TRA
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.saved_model import load_trained
 from bytemill.lm.training.trainer import train
-from bytemill.shards.background_check import BackgroundCheck
 
 from ..conftest import Corpus, RankServer
 

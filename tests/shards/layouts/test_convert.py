@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytemill.data.convert import ConvertProgress, convert_shards, move_separators
+from bytemill.data.layouts import LAYOUTS
+from bytemill.data.token_source import TokenBlock, open_tokens
 from bytemill.errors import OutputError, ShardError
 from bytemill.shards import TokenShards, read_manifest, verify
-from bytemill.shards.convert import ConvertProgress, convert_shards
-from bytemill.shards.layouts import LAYOUTS
-from bytemill.shards.separators import move_separators
-from bytemill.shards.token_source import TokenBlock, open_tokens
 
 SEPARATOR = 99
 DOCUMENTS = [[1, 2, 3], [4], [], [5, 6, 7, 8, 9, 10, 11], [12, 13]]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytemill.data.layouts import LAYOUTS, layout_named
+from bytemill.data.token_source import open_tokens
 from bytemill.errors import ShardError
-from bytemill.shards.layouts import LAYOUTS, layout_named
-from bytemill.shards.token_source import open_tokens
 
 IDS = np.arange(40, dtype=np.uint16)
 ENDS = np.array([3, 3, 20, 40], np.uint64)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bytemill.shards.convert import convert_shards
+from bytemill.data.convert import convert_shards
 
 DOCUMENTS = [[1, 2, 3, 99], [4, 99], [5, 6, 7, 8, 9, 10, 11, 99], [12, 13, 99], [14, 99]]
 WIDE = [[100_000 if token == 7 else token for token in document] for document in DOCUMENTS]

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from bytemill import Corpus, Tokenizer
 from bytemill.corpus.documents import Position
+from bytemill.data.corpus_reader import ShardCorpus
+from bytemill.data.layouts import LAYOUTS
+from bytemill.data.manifest import Manifest
+from bytemill.data.reencode import reencode_shards, shard_corpus
+from bytemill.data.token_source import open_tokens
 from bytemill.errors import CorpusError, ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
-from bytemill.shards.corpus_reader import ShardCorpus
-from bytemill.shards.layouts import LAYOUTS
-from bytemill.shards.manifest import Manifest
-from bytemill.shards.reencode import reencode_shards, shard_corpus
-from bytemill.shards.token_source import open_tokens
 
 END = "<|endoftext|>"
 USER = "<|user|>"

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from bytemill import Tokenizer
 from bytemill.corpus import Corpus
+from bytemill.data.layouts import LAYOUTS, Dtype, FileSummary, PlainLayout, register_layout
 from bytemill.errors import ShardError
 from bytemill.shards import TokenShards, convert_shards, encode_corpus, verify
-from bytemill.shards.layouts import LAYOUTS, Dtype, FileSummary, PlainLayout, register_layout
 
 MAGIC = b"TOY!"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bytemill.data.convert import convert_shards
+from bytemill.data.layouts import LAYOUTS
 from bytemill.errors import ShardError
 from bytemill.shards import TokenShards, read_manifest, verify
-from bytemill.shards.convert import convert_shards
-from bytemill.shards.layouts import LAYOUTS
 
 TOKENS = [token for number in range(40) for token in (number, number + 1, 99)]
 

@@ -6,14 +6,12 @@
 //! 2. [`parallel`]: batches of texts, and large texts cut into chunks;
 //! 3. [`files`]: files that are read, validated and encoded chunk by chunk;
 //! 4. [`frame`]: ids that every document starts or ends with;
-//! 5. [`pack`]: batches of packed documents, where a document may continue in the next batch; `packed` holds their types, `plan` divides them.
+//! 5. [`pack`]: batches of packed documents, where a document may continue in the next batch.
 
 pub mod files;
 pub mod frame;
 pub mod pack;
-mod packed;
 pub mod parallel;
-mod plan;
 pub mod scheduler;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,31 @@ use crate::batch::scheduler::pipeline;
 use crate::encode::cutter::Cutter;
 use crate::encode::{Allowed, Encoder, Id, Interrupt};
 use crate::error::{Error, Result};
-use crate::sys::huge_pages;
+use crate::sys::memory;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 pub use crate::batch::scheduler::map;
+
+/// Runs `work(index, part)` for every part on up to `n_threads` threads and returns the results in order.
+///
+/// Unlike [`map`], each task owns its part.
+///
+/// # Errors
+/// The first error of `work` or of the interrupt check.
+pub(crate) fn map_parts<P: Send, R: Send>(
+    parts: Vec<P>,
+    n_threads: usize,
+    interrupt: Interrupt,
+    work: impl Fn(usize, P, Interrupt) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let parts: Vec<Mutex<Option<P>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
+    let results = map(parts.len(), n_threads, interrupt, |index, interrupt| {
+        let part = parts[index].lock().unwrap_or_else(PoisonError::into_inner).take();
+        part.map(|part| work(index, part, interrupt)).transpose()
+    })?;
+    Ok(results.into_iter().flatten().collect())
+}
 
 /// Shorter texts are encoded by one thread.
 const MIN_PARALLEL_BYTES: usize = 1 << 20;
@@ -53,7 +74,7 @@ impl<T: Id> Encoded<T> {
 /// Moves the content of `from` to the end of `to`.
 pub(crate) fn append<T>(to: &mut Vec<T>, from: &mut Vec<T>) -> Result<()> {
     to.try_reserve(from.len()).map_err(|_| Error::memory::<T>(to.len() + from.len()))?;
-    huge_pages::prepare(to.spare_capacity_mut(), from.len());
+    memory::prepare(to.spare_capacity_mut(), from.len());
     to.append(from);
     Ok(())
 }

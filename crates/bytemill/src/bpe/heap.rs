@@ -29,7 +29,6 @@ pub struct Step {
 }
 
 /// The merges of a pre-token, in order. Empty for a pre-token of [`MAX_PRETOKEN_BYTES`] or more.
-#[must_use]
 pub fn steps(table: &PairTable, pretoken: &[u8]) -> Vec<Step> {
     let mut all = Vec::new();
     // Only the length can be refused.

@@ -12,7 +12,6 @@ use crate::vocab::pair_table::PairTable;
 pub type Merge = (u32, u32, u32);
 
 /// The merges that some text needs, in the order of their ranks.
-#[must_use]
 pub fn live_merges(vocab: &Vocab) -> Vec<Merge> {
     if vocab.is_ranked() {
         let symbols = 256..vocab.symbol_ids().len() as u32;
@@ -24,7 +23,6 @@ pub fn live_merges(vocab: &Vocab) -> Vec<Merge> {
 }
 
 /// The two symbols that a symbol is made of; `None` for a byte and for a token that merging cannot reach.
-#[must_use]
 pub fn parts(vocab: &Vocab, symbol: u32) -> Option<(u32, u32)> {
     if vocab.is_ranked() {
         return last_merge(vocab.pairs(), vocab.symbol(symbol)).map(|(left, right, _)| (left, right));
@@ -33,7 +31,6 @@ pub fn parts(vocab: &Vocab, symbol: u32) -> Option<(u32, u32)> {
 }
 
 /// The tokens with their ids that are neither bytes nor results of the `live` merges.
-#[must_use]
 pub fn unreachable_tokens<'v>(vocab: &'v Vocab, live: &[Merge]) -> Vec<(u32, &'v [u8])> {
     let mut is_merged = vec![false; vocab.n_ids()];
     for &(_, _, symbol) in live {

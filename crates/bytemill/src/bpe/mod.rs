@@ -7,10 +7,9 @@
 //! 3. `heap`: the plain way, for any length, and the steps for explanations;
 //! 4. `lockstep`: many short pre-tokens at once, waiting for memory together;
 //! 5. `live_merges`: which merges some text needs, and which symbols can be adjacent;
-//! 6. `backtrack` (with `trie` and `backtrack_tables`): long pre-tokens in linear time.
+//! 6. `backtrack`: long pre-tokens in linear time.
 
 mod backtrack;
-mod backtrack_tables;
 pub mod heap;
 pub mod limits;
 pub mod live_merges;
@@ -18,7 +17,6 @@ mod lockstep;
 mod merger;
 #[cfg(test)]
 mod tests;
-mod trie;
 
 pub use heap::{Step, steps};
 pub use lockstep::{GROUP, merge_group};

@@ -1,7 +1,6 @@
 //! Documents stored one after another with known ends, as in an Arrow column.
 
-use super::block::{Broken, Documents, Reason, cleared, end_of};
-use super::clean::append_document;
+use super::block::{Broken, Documents, Reason, append_document, cleared, end_of};
 use crate::error::{Error, Result};
 use crate::text::utf8::Malformed;
 

@@ -1,7 +1,6 @@
 //! Documents in plain text, divided by line ends or by a separator.
 
-use super::block::{Broken, Documents, Reason, cleared, count_lines, end_of};
-use super::clean::{append_document, unfinished_bytes};
+use super::block::{Broken, Documents, Reason, append_document, cleared, count_lines, end_of, unfinished_bytes};
 use crate::error::Result;
 use crate::text::utf8::Malformed;
 use memchr::memmem::Finder;
@@ -19,7 +18,6 @@ pub enum Ends {
 
 impl Ends {
     /// Documents that end with the separator `text`.
-    #[must_use]
     pub fn separator(text: &str) -> Self {
         Self::Separator(Box::new(Finder::new(text.as_bytes()).into_owned()))
     }

@@ -26,7 +26,6 @@ impl Encoder {
     /// The format; the pattern; the special tokens by id; the ids of the 256 bytes; the merges, three ids each; the tokens
     /// that are only looked up, by id. Numbers have 32 bits, little-endian; anything of variable length is preceded by its
     /// length.
-    #[must_use]
     pub fn canonical_form(&self) -> Vec<u8> {
         let vocab = self.vocab();
         let ids = vocab.symbol_ids();

@@ -24,7 +24,6 @@ impl Cutter<'_> {
     ///
     /// `text` starts where a text starts or an earlier chunk ends. A special token that starts before the cut is complete, since
     /// the cut is at least the length of the longest special token, minus one, before the end of `text`.
-    #[must_use]
     pub fn cut_stream(&self, text: &str) -> Option<usize> {
         let ceiling = text.len().checked_sub(self.special.lookahead())?;
         let allowed = |at| !self.special.any_crosses(text, at);
@@ -39,7 +38,6 @@ impl Cutter<'_> {
 
     /// A cut in a text of which only a part is known: `window`, from any character on. The last one that what lies outside cannot
     /// change.
-    #[must_use]
     pub fn cut_within(&self, window: &str) -> Option<usize> {
         let margin = self.special.lookahead() + OUTSIDE_BYTES;
         let ceiling = window.len().checked_sub(margin)?;
@@ -47,7 +45,6 @@ impl Cutter<'_> {
     }
 
     /// The ends of the chunks of a whole text, which have about `chunk_bytes` each.
-    #[must_use]
     pub fn cut_whole(&self, text: &str, chunk_bytes: usize) -> Vec<usize> {
         let chunk_bytes = chunk_bytes.max(1);
         let mut ends = Vec::new();

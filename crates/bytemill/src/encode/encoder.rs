@@ -1,7 +1,7 @@
 //! [`Encoder`]: a vocabulary, a pattern and special tokens, ready to encode.
 
 use super::merge_barriers::MergeBarriers;
-use super::workspace_pool::{self, Owner};
+use super::workspace::{self, Owner};
 use crate::bpe::Merger;
 use crate::bpe::live_merges::{live_merges, unreachable_tokens};
 use crate::error::{Error, Result};
@@ -70,7 +70,7 @@ impl Encoder {
             owner: Owner::new(),
         };
         // The first text need not allocate a workspace.
-        workspace_pool::put_back(encoder.owner, workspace_pool::take(encoder.owner)?);
+        workspace::put_back(encoder.owner, workspace::take(encoder.owner)?);
         Ok(encoder)
     }
 
@@ -98,7 +98,6 @@ impl Encoder {
 
     /// The vocabulary as a block for [`CompiledVocab::read`], with the rest of the file that it was read from and the numbers of
     /// entries and merges there.
-    #[must_use]
     pub fn compiled(&self, rest: &str, n_entries: usize, n_merges: usize) -> Vec<u8> {
         let mut unreachable: Vec<u32> = self.unreachable_tokens.values().copied().collect();
         unreachable.sort_unstable();
@@ -106,25 +105,21 @@ impl Encoder {
     }
 
     /// The vocabulary.
-    #[must_use]
     pub fn vocab(&self) -> &Vocab {
         &self.vocab
     }
 
     /// The pattern.
-    #[must_use]
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
     /// The special tokens.
-    #[must_use]
     pub fn special(&self) -> &SpecialTokens {
         &self.special
     }
 
     /// The special tokens that `allowed` recognises.
-    #[must_use]
     pub fn recognized<'a>(&'a self, allowed: Allowed<'a>) -> &'a SpecialTokens {
         match allowed {
             Allowed::All => &self.special,
@@ -134,13 +129,11 @@ impl Encoder {
     }
 
     /// The special tokens that a text must not be cut inside: those recognised, or those refused.
-    #[must_use]
     pub fn kept_whole<'a>(&'a self, allowed: Allowed<'a>) -> &'a SpecialTokens {
         if matches!(allowed, Allowed::Refused) { &self.special } else { self.recognized(allowed) }
     }
 
     /// The ordinary tokens in the order of their bytes.
-    #[must_use]
     pub fn sorted_tokens(&self) -> &SortedTokens {
         self.sorted.get_or_init(|| Box::new(SortedTokens::new(&self.vocab)))
     }
@@ -186,7 +179,7 @@ impl Encoder {
 
 impl Drop for Encoder {
     fn drop(&mut self) {
-        workspace_pool::discard(self.owner);
+        workspace::discard(self.owner);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 
 /// An id in the output: `u16` if every id of the vocabulary fits, else `u32`; `()` where only the number of ids matters.
-pub trait Id: Copy + Default + Send + 'static {
+pub trait Id: Copy + Default + PartialEq + Send + 'static {
     /// Number of different ids that the type can hold.
     const CAPACITY: usize;
 
@@ -11,21 +11,18 @@ pub trait Id: Copy + Default + Send + 'static {
     fn narrow(id: u32) -> Self;
 
     /// Leaves one of several `id`s in a row, from the index `start` on. Numbers without a value stay.
-    fn fuse(ids: &mut Vec<Self>, start: usize, id: u32);
-}
-
-/// Implements [`Id::fuse`].
-fn fuse_equal<T: Id + PartialEq>(ids: &mut Vec<T>, start: usize, id: u32) {
-    let id = T::narrow(id);
-    let mut n_kept = start;
-    for index in start..ids.len() {
-        if index > start && ids[index] == id && ids[index - 1] == id {
-            continue;
+    fn fuse(ids: &mut Vec<Self>, start: usize, id: u32) {
+        let id = Self::narrow(id);
+        let mut n_kept = start;
+        for index in start..ids.len() {
+            if index > start && ids[index] == id && ids[index - 1] == id {
+                continue;
+            }
+            ids[n_kept] = ids[index];
+            n_kept += 1;
         }
-        ids[n_kept] = ids[index];
-        n_kept += 1;
+        ids.truncate(n_kept);
     }
-    ids.truncate(n_kept);
 }
 
 /// Checks that every id of a vocabulary of `n_ids` fits the type.
@@ -48,10 +45,6 @@ impl Id for u16 {
     fn narrow(id: u32) -> Self {
         id as Self
     }
-
-    fn fuse(ids: &mut Vec<Self>, start: usize, id: u32) {
-        fuse_equal(ids, start, id);
-    }
 }
 
 impl Id for u32 {
@@ -60,10 +53,6 @@ impl Id for u32 {
     #[inline]
     fn narrow(id: u32) -> Self {
         id
-    }
-
-    fn fuse(ids: &mut Vec<Self>, start: usize, id: u32) {
-        fuse_equal(ids, start, id);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::bpe::limits::MAX_CACHED_BYTES;
 use crate::error::Result;
-use crate::sys::huge_pages::{AnyBits, ZeroedArray};
+use crate::sys::memory::{AnyBits, ZeroedArray};
 use crate::sys::prefetch::prefetch_at;
 
 /// Most ids of an entry.
@@ -102,14 +102,12 @@ impl LongCache {
 
     /// False if the cache holds no pre-token with this hash.
     #[inline]
-    #[must_use]
     pub fn may_hold(&self, hash: u64) -> bool {
         self.used[index(hash) / 64] >> (index(hash) % 64) & 1 == 1
     }
 
     /// The ids of a pre-token, whose hash is always the same.
     #[inline]
-    #[must_use]
     pub fn get(&self, pretoken: &[u8], hash: u64) -> Option<&[u32]> {
         let start = self.slots[index(hash)].start_for(hash)?;
         let (&counts, rest) = self.words.get(start..)?.split_first()?;

@@ -9,7 +9,7 @@ use super::long_cache::LongCache;
 use super::short_cache::{SHORT_IDS, ShortCache};
 use crate::error::{Error, Result};
 use crate::sys::hash::Packed;
-use crate::sys::huge_pages;
+use crate::sys::memory;
 use std::ops::Range;
 
 /// Pending pre-tokens that are resolved together; no number from 64 to 1,024 was clearly better.
@@ -126,7 +126,7 @@ impl Pending {
         let n_resolved: usize = occurrences.iter().map(|&(_, pretoken)| spans[pretoken as usize].1 as usize).sum();
         let n_more = ids.len() - occurrences.len() + n_resolved + COPY_BLOCK;
         out.try_reserve(n_more).map_err(|_| Error::memory::<T>(out.len() + n_more))?;
-        huge_pages::prepare(out.spare_capacity_mut(), n_more);
+        memory::prepare(out.spare_capacity_mut(), n_more);
         ids.extend([0; COPY_BLOCK]);
         let mut append = |ids: &[u32], n_ids: usize| {
             let n_after = out.len() + n_ids;

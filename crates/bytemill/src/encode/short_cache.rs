@@ -12,7 +12,7 @@ use super::key_hash::{self, KeyHash};
 use crate::error::Result;
 use crate::sys::cpu::Kernel;
 use crate::sys::hash::Packed;
-use crate::sys::huge_pages::{AnyBits, ZeroedArray};
+use crate::sys::memory::{AnyBits, ZeroedArray};
 use crate::sys::prefetch::prefetch_at;
 use std::hint::select_unpredictable;
 
@@ -115,7 +115,6 @@ impl<'c> Lines<'c> {
     /// The ids of a pre-token if it is the one looked up last in its line, and how many of them count. It is in 97 of 100
     /// lookups, so the processor predicts the branch.
     #[inline]
-    #[must_use]
     pub fn get_first(self, key: Packed, hash: u32) -> Option<(&'c [u32; SHORT_IDS], usize)> {
         let entry = &self.0[self.index(hash)].0[0];
         entry.has_ids_of(key).then(|| entry.ids())
@@ -142,7 +141,6 @@ impl ShortCache {
     }
 
     #[inline]
-    #[must_use]
     pub fn lines(&self) -> Lines<'_> {
         Lines(&self.lines[..self.n_lines])
     }
@@ -154,7 +152,6 @@ impl ShortCache {
     }
 
     /// Looks up a pre-token that [`Lines::get_first`] does not find.
-    #[must_use]
     pub fn get_other(&mut self, key: Packed, hash: u32) -> Option<Lookup<'_>> {
         let Line(entries) = self.line(hash);
         if entries[1].has_ids_of(key) {

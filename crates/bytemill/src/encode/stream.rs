@@ -26,7 +26,6 @@ pub enum StreamAllowed {
 
 impl StreamAllowed {
     /// The same, borrowed.
-    #[must_use]
     pub fn as_allowed(&self) -> Allowed<'_> {
         match self {
             Self::All => Allowed::All,
@@ -53,7 +52,6 @@ pub struct Stream {
 
 impl Stream {
     /// A stream at the start of a text.
-    #[must_use]
     pub fn new(encoder: Arc<Encoder>, allowed: StreamAllowed, n_threads: usize) -> Self {
         let text = String::with_capacity(2 * MIN_BYTES);
         Self { encoder, allowed, n_threads, text, n_done: 0, min_bytes: MIN_BYTES }

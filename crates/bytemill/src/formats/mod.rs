@@ -4,17 +4,16 @@
 //! back to the slow reader in Python, which covers every case and explains errors. A fast reader must therefore never
 //! accept what the slow one refuses.
 //!
-//! - `rank_file`: tiktoken's rank files; `ranks`: [`Vocab::from_ranks`](crate::vocab::Vocab::from_ranks), the merges behind ranks
+//! - `ranks`: tiktoken's rank files, and [`Vocab::from_ranks`](crate::vocab::Vocab::from_ranks), the merges behind ranks
 //! - `characters`: [`Vocab::from_characters`](crate::vocab::Vocab::from_characters), characters put together from bytes
 //! - `tokenizer_json`: Hugging Face's `tokenizer.json`, on top of `text::byte_characters` (GPT-2's characters for bytes)
 //! - `needed_merges`: drops the merges that are never applied from lists that name every split of a token
 
 mod characters;
 mod needed_merges;
-mod rank_file;
 mod ranks;
 mod tokenizer_json;
 
 pub use needed_merges::needed_merges;
-pub use rank_file::read_ranks;
+pub use ranks::read_ranks;
 pub use tokenizer_json::{CharacterJson, TokenizerJson, read_tokenizer_json};

@@ -27,13 +27,11 @@ impl Bits {
     }
 
     /// The number of offsets.
-    #[must_use]
     pub fn n(&self) -> u64 {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// The number of offsets that are in `other` too.
-    #[must_use]
     pub fn n_shared(&self, other: &Self) -> u64 {
         self.0.iter().zip(&other.0).map(|(own, word)| u64::from((own & word).count_ones())).sum()
     }

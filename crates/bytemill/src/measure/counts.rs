@@ -59,13 +59,11 @@ impl Tokens {
     }
 
     /// The number of ids.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.heads.len()
     }
 
     /// Whether there is no token.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }

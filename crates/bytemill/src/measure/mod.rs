@@ -7,7 +7,6 @@
 pub mod bits;
 pub mod counts;
 pub mod marks;
-mod words;
 
 pub use bits::Bits;
 pub use counts::{Counts, Tokens};

@@ -161,7 +161,7 @@ proptest! {
         "[ -~]{0,40}",
     ]) {
         let mut found = Vec::new();
-        super::words::for_each_word(&text, |from, to| found.push((from, to)));
+        super::marks::for_each_word(&text, |from, to| found.push((from, to)));
         let expected: Vec<_> = text.unicode_word_indices().map(|(at, word)| (at, at + word.len())).collect();
         prop_assert_eq!(found, expected);
     }

@@ -8,11 +8,9 @@
 //! A run that a step isolates is a text of its own. At its borders pre-tokens start, whatever the classes, and white space before it
 //! is at the end of a text.
 
-use super::carry::Carry;
-use super::chars::{Chars, Layout};
+use super::chars::{Carry, Chars, Layout};
 use super::classify::{BLOCK_BYTES, Mask};
-use super::contraction::contraction_bytes;
-use super::rules::{Contractions, Digits, Letters, Others, Sets, Spec, WhiteSpace};
+use super::rules::{Contractions, Digits, Letters, Others, Sets, Spec, WhiteSpace, contraction_bytes};
 use crate::text::unicode::{Class, char_at, class_at};
 
 /// The letters of two-byte contractions.

@@ -1,8 +1,7 @@
 //! The loop over the blocks of a text: classify the bytes, find the starts of pre-tokens, write them out as offsets.
 
 use super::block::Block;
-use super::carry::Carry;
-use super::chars::{Chars, OneByte, Utf8};
+use super::chars::{Carry, Chars, OneByte, Utf8};
 use super::classify::{
     BLOCK_BYTES, Classify, InstructionSet, Mask, WIDE_BLOCKS, WRITE_WIDTH, WideWindow, Window, Work, are_ascii,
     non_ascii,

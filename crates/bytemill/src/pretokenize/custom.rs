@@ -42,7 +42,6 @@ impl CustomPattern {
     }
 
     /// Whether an automaton finds the matches.
-    #[must_use]
     pub fn has_automaton(&self) -> bool {
         self.automaton.get(&self.expression).is_some()
     }

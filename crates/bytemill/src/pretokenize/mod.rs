@@ -13,11 +13,9 @@
 mod automaton;
 mod block;
 mod blocks;
-mod carry;
 mod chars;
 mod classify;
 mod compile;
-mod contraction;
 mod custom;
 mod cut;
 mod expression;

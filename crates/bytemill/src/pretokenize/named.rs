@@ -25,7 +25,6 @@ impl NamedPattern {
     }
 
     /// Finds a pattern by its name or by any expression with the same rules.
-    #[must_use]
     pub fn find(name_or_expression: &str) -> Option<&'static Self> {
         let named = |named: &&Self| [named.name, named.expression].contains(&name_or_expression);
         NAMED.iter().find(named).or_else(|| Self::with_rules(&compile::rules(&[name_or_expression])?))

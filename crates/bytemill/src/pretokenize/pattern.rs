@@ -106,13 +106,11 @@ impl Pattern {
     }
 
     /// The name of the named pattern with this name or expression.
-    #[must_use]
     pub fn name_for(pattern: &str) -> Option<&'static str> {
         NamedPattern::find(pattern).map(|named| named.name)
     }
 
     /// The expression, `None` for [`Pattern::Whole`].
-    #[must_use]
     pub fn expression(&self) -> Option<&str> {
         match self {
             Self::Whole => None,
@@ -126,7 +124,6 @@ impl Pattern {
     }
 
     /// What finds the pre-tokens; of several steps the slowest.
-    #[must_use]
     pub fn matcher(&self) -> Matcher {
         match self {
             Self::Whole | Self::Named(_) | Self::Ruled(_) | Self::Spaces(_) => Matcher::Masks,
@@ -148,7 +145,6 @@ impl Pattern {
     }
 
     /// Splits `text` into pre-tokens, many at a time.
-    #[must_use]
     pub fn splits<'t>(&'t self, text: &'t str) -> Splits<'t> {
         Splits(match self {
             Self::Whole => Source::Whole((!text.is_empty()).then_some(text.len())),
@@ -162,7 +158,6 @@ impl Pattern {
     }
 
     /// [`Pattern::splits`] on masks with each instruction set of this processor, the slowest first. For tests.
-    #[must_use]
     pub fn splits_by_instruction_set<'t>(&'t self, text: &'t str) -> Vec<(String, Splits<'t>)> {
         let splits = |set| match self {
             Self::Named(named) => Some(Splits(Source::Blocks(named.blocks(text, set)))),
@@ -229,7 +224,6 @@ impl Splits<'_> {
     /// Start of the first pre-token of the last [`Splits::fill`]: `done`, the end of the pre-token before, unless text in between is
     /// dropped.
     #[inline]
-    #[must_use]
     pub fn block_start(&self, done: usize) -> usize {
         if let Source::Custom(custom) = &self.0 { custom.start } else { done }
     }

@@ -21,7 +21,6 @@ impl Spaces {
     const ALL: [Self; 3] = [Self::Runs, Self::RunsAndLines, Self::Each];
 
     /// The expression that splits the same way.
-    #[must_use]
     pub fn expression(self) -> &'static str {
         match self {
             Self::Runs => " *[^ ]+| +",
@@ -31,13 +30,11 @@ impl Spaces {
     }
 
     /// The way to split that an expression stands for.
-    #[must_use]
     pub fn find(expression: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|spaces| spaces.expression() == expression)
     }
 
     /// The finest split that no token crosses, `None` if spaces are inside of tokens.
-    #[must_use]
     pub fn of_tokens<'t>(tokens: impl Iterator<Item = &'t [u8]>) -> Option<Self> {
         let mut splits_lines = true;
         for token in tokens {
@@ -71,7 +68,6 @@ impl Spaces {
     }
 
     /// True if a text may be cut at `at`: before a run of spaces.
-    #[must_use]
     pub fn cuts_at(text: &[u8], at: usize) -> bool {
         0 < at && at < text.len() && text[at] == b' ' && text[at - 1] != b' '
     }

@@ -95,7 +95,6 @@ impl SpecialTokens {
     }
 
     /// True if every text is one segment and stays unchanged.
-    #[must_use]
     pub fn changes_nothing(&self) -> bool {
         self.tokens.is_empty() && self.normalizer.is_identity()
     }
@@ -107,20 +106,17 @@ impl SpecialTokens {
     }
 
     /// What changes the text between the tokens.
-    #[must_use]
     pub fn normalizer(&self) -> &Normalizer {
         &self.normalizer
     }
 
     /// The tokens and their ids, in the order of construction.
-    #[must_use]
     pub fn tokens(&self) -> &[(String, u32)] {
         &self.tokens
     }
 
     /// The ids of the tokens that the normalizer changes, with the texts that are searched instead. Of several tokens with one id,
     /// the first one counts.
-    #[must_use]
     pub fn normalized_texts(&self) -> HashMap<u32, String> {
         let mut seen = HashSet::new();
         let first = self.tokens.iter().zip(self.search.texts()).filter(|((_, id), _)| seen.insert(*id));
@@ -172,7 +168,6 @@ impl SpecialTokens {
     }
 
     /// [`SpecialTokens::segments`] of a whole text with the origin of every character.
-    #[must_use]
     pub fn aligned_segments(&self, text: &str) -> Vec<AlignedSegment> {
         let mut all = Vec::new();
         let mut at = 0;
@@ -241,7 +236,6 @@ impl SpecialTokens {
     ///
     /// With a normalizer, the text around `at` must already be normalized as far as the longest token reaches. Then the tokens
     /// that cross `at` in the normalized text are the ones that do so now, and no characters combine across `at`.
-    #[must_use]
     pub fn any_crosses(&self, text: &str, at: usize) -> bool {
         let touching = usize::from(self.search.has_rules || self.normalizer.changes_starts());
         if !self.normalizer.is_stable_about(text, at, self.longest + 8) {
@@ -255,7 +249,6 @@ impl SpecialTokens {
     ///
     /// With rules, that requires that text follows, that neither side of the cut is white space that could be
     /// stripped, and that no other occurrence of a token touches the cut. This is known for cuts up to `ceiling`.
-    #[must_use]
     pub fn may_cut_behind(&self, text: &str, found: &Found, ceiling: usize) -> bool {
         if !self.search.has_rules && !self.normalizer.changes_starts() {
             return true;
@@ -276,7 +269,6 @@ impl SpecialTokens {
     }
 
     /// Number of bytes that must be known after an offset to decide whether a token crosses it.
-    #[must_use]
     pub fn lookahead(&self) -> usize {
         let touching = self.search.has_rules || self.normalizer.changes_starts();
         if touching { self.longest } else { self.longest.saturating_sub(1) }

@@ -30,7 +30,6 @@ macro_rules! feature_sets {
         #[cfg(target_arch = $arch)]
         impl $name {
             /// Returns a token if the processor has all the features.
-            #[must_use]
             pub fn detect() -> Option<Self> {
                 let has_all = $(std::arch::$detected!($feature))&&+;
                 has_all.then_some(Self(()))

@@ -28,7 +28,6 @@ pub static MASKS: [u128; 16] = {
 ///
 /// Takes one load of 16 bytes and a mask, except within the last 16 bytes of the text.
 #[inline]
-#[must_use]
 pub fn pack(text: &[u8], start: usize, end: usize) -> Packed {
     let n_bytes = end - start;
     debug_assert!(n_bytes <= PACKED_BYTES);
@@ -49,20 +48,17 @@ impl Packed {
     pub const NO_KEY: Self = Self { low: 0, high: u64::MAX };
 
     /// The bytes; only the first [`Packed::n_bytes`] belong to the string.
-    #[must_use]
     pub fn bytes(self) -> [u8; 16] {
         (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()
     }
 
     /// Number of bytes in the string.
-    #[must_use]
     pub fn n_bytes(self) -> usize {
         (self.high >> 56) as usize
     }
 
     /// A number that orders keys as their byte strings.
     #[inline]
-    #[must_use]
     pub fn order(self) -> u128 {
         // The last byte is the length, so if strings differ only in trailing zeros, the shorter one comes first.
         u128::from_be_bytes(self.bytes())
@@ -70,14 +66,12 @@ impl Packed {
 
     /// A hash whose high bits depend on every byte: the two halves of a 128-bit product, combined by exclusive or.
     #[inline]
-    #[must_use]
     pub fn hash(self) -> u64 {
         self.hash_seeded(0)
     }
 
     /// Like [`Packed::hash`], with a seed. With a random one, nobody can craft a text whose pre-tokens collide.
     #[inline]
-    #[must_use]
     pub fn hash_seeded(self, seed: u64) -> u64 {
         fold(self.low ^ 0x9E37_79B9_7F4A_7C15 ^ seed, self.high ^ 0xD6E8_FEB8_6659_FD93 ^ seed.rotate_left(32))
     }
@@ -85,7 +79,6 @@ impl Packed {
 
 /// Multiplies two numbers and combines the halves of the product by exclusive or.
 #[inline]
-#[must_use]
 pub fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     #[expect(clippy::cast_possible_truncation, reason = "the two halves of a word")]
@@ -110,7 +103,6 @@ pub fn long_hash(pretoken: &[u8], seed: u64) -> u64 {
 
 /// A hash of a pair of numbers; only the high bits are usable.
 #[inline]
-#[must_use]
 pub fn hash_pair(left: u32, right: u32) -> u64 {
     (u64::from(left) << 32 | u64::from(right)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -2,7 +2,6 @@
 
 pub mod cpu;
 pub mod hash;
-pub(crate) mod huge_pages;
 pub mod interrupt;
 pub(crate) mod memory;
 pub mod prefetch;

@@ -37,25 +37,21 @@ pub struct Utf8Stream {
 
 impl Utf8Stream {
     /// A new stream.
-    #[must_use]
     pub fn new(malformed: Malformed) -> Self {
         Self { malformed, unfinished: Vec::new(), n_done: 0, n_replaced: 0, n_skipped_bytes: 0 }
     }
 
     /// Number of malformed sequences replaced so far.
-    #[must_use]
     pub fn n_replaced(&self) -> u64 {
         self.n_replaced
     }
 
     /// Number of malformed bytes dropped so far.
-    #[must_use]
     pub fn n_skipped_bytes(&self) -> u64 {
         self.n_skipped_bytes
     }
 
     /// True if the stream has ended inside a character so far.
-    #[must_use]
     pub fn is_inside_character(&self) -> bool {
         !self.unfinished.is_empty()
     }

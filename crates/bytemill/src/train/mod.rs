@@ -1,6 +1,4 @@
 //! Training: [`count`] counts the unique pre-tokens of a corpus, [`merges`] learns merges from those counts.
 
 pub mod count;
-mod interrupt_period;
 pub mod merges;
-mod parts;

@@ -31,7 +31,6 @@ pub struct CompiledVocab {
 
 impl CompiledVocab {
     /// The id of an entry of the vocabulary, by its key in the file.
-    #[must_use]
     pub fn id(&self, key: &str) -> Option<u32> {
         let mut token = Vec::new();
         let id = if append_bytes(key, &mut token) { self.vocab.id(&token) } else { None };
@@ -67,7 +66,6 @@ impl CompiledVocab {
     }
 
     /// The vocabulary of a block; `None` if the block is of another format or damaged.
-    #[must_use]
     pub fn read(block: &[u8]) -> Option<Self> {
         let (content, checksum) = block.split_last_chunk()?;
         if !content.starts_with(MAGIC) || xxh3_64(content) != u64::from_le_bytes(*checksum) {

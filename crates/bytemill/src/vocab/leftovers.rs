@@ -52,13 +52,11 @@ impl Leftovers {
     }
 
     /// What unknown characters become.
-    #[must_use]
     pub fn fallback(&self) -> Fallback {
         self.fallback
     }
 
     /// True for a character that merges although it is no token.
-    #[must_use]
     pub fn has(&self, character: &[u8]) -> bool {
         self.symbols.iter().any(|symbol| *symbol.bytes == *character)
     }

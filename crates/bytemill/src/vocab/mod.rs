@@ -4,17 +4,15 @@
 //! makes symbol 256 + k, so that a symbol is also a priority: of two merges, the one whose result is the smaller symbol comes
 //! first. Outside, a token has the *id* that its file gives it. [`Vocab`] translates.
 //!
-//! In reading order: `vocabulary` (what a vocabulary is), `tokens` (token bytes and their index), `pair_table` (which symbol
+//! In reading order: `vocabulary` (what a vocabulary is; tokens by prefix), `tokens` (token bytes and their index), `pair_table` (which symbol
 //! two symbols merge to), `leftovers` (what stands for symbols that are no token), `merged` (a vocabulary from an ordered list of
-//! merges), `ranked` (one whose ranks no merges represent), `compiled` (one as a block of bytes), `sorted` (tokens by prefix).
+//! merges, or one whose ranks no merges represent), `compiled` (one as a block of bytes).
 //! Vocabularies from ranks and those of characters are made by merging, so they are in [`crate::formats`].
 
 mod compiled;
 mod leftovers;
 mod merged;
 pub mod pair_table;
-mod ranked;
-mod sorted;
 mod tokens;
 mod vocabulary;
 
@@ -23,7 +21,6 @@ pub(crate) use leftovers::META;
 pub use leftovers::{Fallback, Leftovers};
 pub use merged::MergedTokens;
 pub(crate) use merged::NO_ID;
-pub use sorted::SortedTokens;
 pub(crate) use tokens::TokenIndex;
 pub use tokens::TokenList;
-pub use vocabulary::Vocab;
+pub use vocabulary::{SortedTokens, Vocab};

@@ -41,7 +41,6 @@ pub struct PrefetchedPair {
 
 impl PairTable {
     /// A table for about `n_pairs` pairs; it grows if there are more.
-    #[must_use]
     pub fn new(n_pairs: usize) -> Self {
         Self { grid: vec![NONE; 1 << 16].into_boxed_slice(), ..Self::with_slots((n_pairs * 9 / 4).max(32)) }
     }
@@ -123,7 +122,6 @@ impl PairTable {
 
     /// The symbol that a pair merges to, or [`NONE`].
     #[inline]
-    #[must_use]
     pub fn get(&self, left: u32, right: u32) -> u32 {
         if left < 256 && right < 256 {
             self.get_bytes(left as u8, right as u8)
@@ -134,14 +132,12 @@ impl PairTable {
 
     /// The symbol that two bytes merge to, or [`NONE`].
     #[inline]
-    #[must_use]
     pub fn get_bytes(&self, left: u8, right: u8) -> u32 {
         self.grid[grid_index(left, right)]
     }
 
     /// Prefetches the entry of a pair that is not two bytes.
     #[inline]
-    #[must_use]
     pub fn prefetch(&self, left: u32, right: u32) -> PrefetchedPair {
         let key = key(left, right);
         let (one, other) = self.indices(key);
@@ -152,7 +148,6 @@ impl PairTable {
 
     /// The symbol that a prefetched pair merges to, or [`NONE`].
     #[inline]
-    #[must_use]
     pub fn get_prefetched(&self, pair: PrefetchedPair) -> u32 {
         let PrefetchedPair { key, one, other } = pair;
         let (one, other) = (self.slots[one as usize], self.slots[other as usize]);

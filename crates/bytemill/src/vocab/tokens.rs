@@ -68,26 +68,22 @@ impl TokenList {
     }
 
     /// Number of tokens.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
     /// The ids, by position.
-    #[must_use]
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
 
     /// The bytes of the token at a position.
     #[inline]
-    #[must_use]
     pub fn token(&self, position: usize) -> &[u8] {
         let (start, n_bytes) = self.spans[position];
         &self.bytes[start as usize..][..n_bytes as usize]

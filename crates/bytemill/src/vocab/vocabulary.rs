@@ -1,4 +1,4 @@
-//! [`Vocab`]: tokens, their ids, and the merges that make them.
+//! [`Vocab`]: tokens, their ids, and the merges that make them; [`SortedTokens`]: those with a given prefix.
 
 use super::leftovers::{FIRST_LEFTOVER, Fallback, Leftovers};
 use super::pair_table::{MAX_SYMBOLS, PairTable};
@@ -129,14 +129,12 @@ impl Vocab {
     }
 
     /// Highest id + 1.
-    #[must_use]
     pub fn n_ids(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// The bytes of a token, special ones included; `None` for an id that no token has.
     #[inline]
-    #[must_use]
     pub fn token(&self, id: u32) -> Option<&[u8]> {
         let at = id as usize;
         let (start, end) = (*self.starts.get(at)?, *self.starts.get(at + 1)?);
@@ -145,7 +143,6 @@ impl Vocab {
 
     /// What decoding gives for a token: its bytes, or those of the normalized text that it was found in.
     #[inline]
-    #[must_use]
     pub fn decoded(&self, id: u32) -> Option<&[u8]> {
         if self.normalized.is_empty() {
             return self.token(id);
@@ -159,7 +156,6 @@ impl Vocab {
     }
 
     /// The id of a token of the vocabulary.
-    #[must_use]
     pub fn id(&self, token: &[u8]) -> Option<u32> {
         self.index.get(token, |id| self.token(id).unwrap_or_default())
     }
@@ -178,19 +174,16 @@ impl Vocab {
     }
 
     /// Special tokens and their ids.
-    #[must_use]
     pub fn special(&self) -> &[(String, u32)] {
         &self.special
     }
 
     /// The pairs of symbols of the merges, in order of rank.
-    #[must_use]
     pub fn merges(&self) -> &[(u32, u32)] {
         &self.merges
     }
 
     /// The id of each symbol.
-    #[must_use]
     pub fn symbol_ids(&self) -> &[u32] {
         &self.symbol_ids
     }
@@ -200,14 +193,12 @@ impl Vocab {
     /// Most vocabularies number all tokens but single bytes in the order of their merges; then only the start of the table is
     /// read. All of it (400 KB for 100,000 tokens) would not stay in the processor's caches.
     #[inline]
-    #[must_use]
     pub fn symbol_id(&self, symbol: u32) -> u32 {
         let (first, offset) = self.offset_from;
         select_unpredictable(symbol < first, self.symbol_ids[symbol.min(first) as usize], symbol.wrapping_add(offset))
     }
 
     /// The bytes of a symbol.
-    #[must_use]
     pub fn symbol(&self, symbol: u32) -> &[u8] {
         let id = self.symbol_ids[symbol as usize];
         match &self.leftovers {
@@ -218,13 +209,11 @@ impl Vocab {
 
     /// What stands for symbols that are no token; `None` if the smallest tokens are bytes.
     #[inline]
-    #[must_use]
     pub fn leftovers(&self) -> Option<&Leftovers> {
         self.leftovers.as_deref()
     }
 
     /// The id that stands for several unknown characters in a row, if there is one.
-    #[must_use]
     pub fn fused_id(&self) -> Option<u32> {
         match self.leftovers()?.fallback() {
             Fallback::Unknown { id, fused: true } => Some(id),
@@ -239,25 +228,21 @@ impl Vocab {
 
     /// Which symbol two symbols merge to.
     #[inline]
-    #[must_use]
     pub fn pairs(&self) -> &PairTable {
         &self.pairs
     }
 
     /// True if the ids are priorities that no list of merges stands for: then [`Vocab::merges`] is empty.
-    #[must_use]
     pub fn is_ranked(&self) -> bool {
         self.ranked
     }
 
     /// True if a pre-token that is a token gets its id even if no merges lead to it (Hugging Face: `ignore_merges`).
-    #[must_use]
     pub fn ignore_merges(&self) -> bool {
         self.ignore_merges
     }
 
     /// The ids of the tokens of several bytes that no merges lead to, if they are known without searching them.
-    #[must_use]
     pub(crate) fn unreachable(&self) -> Option<&[u32]> {
         self.unreachable.as_deref()
     }
@@ -275,6 +260,45 @@ impl Vocab {
     }
 }
 
+/// The ids of the ordinary tokens, in the order of their bytes.
+#[derive(Clone, Debug)]
+pub struct SortedTokens {
+    ids: Vec<u32>,
+    longest: usize,
+}
+
+impl SortedTokens {
+    /// The tokens of a vocabulary, without those that are only special.
+    pub fn new(vocab: &Vocab) -> Self {
+        let made: HashSet<u32> = vocab.symbol_ids().iter().copied().collect();
+        let special: HashSet<u32> = vocab.special().iter().map(|(_, id)| *id).filter(|id| !made.contains(id)).collect();
+        let mut tokens: Vec<(&[u8], u32)> = vocab.tokens().filter(|(_, id)| !special.contains(id)).collect();
+        tokens.sort_unstable();
+        let longest = tokens.iter().map(|(token, _)| token.len()).max().unwrap_or(0);
+        Self { ids: tokens.into_iter().map(|(_, id)| id).collect(), longest }
+    }
+
+    /// The ids, in the order of the tokens' bytes.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Length of the longest token in bytes.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// The ids of the tokens that start with `prefix`, itself included; `vocab` is the vocabulary that the tokens are from.
+    pub fn beginning_with(&self, vocab: &Vocab, prefix: &[u8]) -> &[u32] {
+        let token = |id: &u32| vocab.token(*id).unwrap_or_default();
+        let from = &self.ids[self.ids.partition_point(|id| token(id) < prefix)..];
+        &from[..from.partition_point(|id| token(id).starts_with(prefix))]
+    }
+}
+
 #[cfg(test)]
-#[path = "tests/vocabulary.rs"]
-mod tests;
+#[path = "tests"]
+mod tests {
+    mod sorted;
+    mod vocabulary;
+}

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bytemill.data.layouts import layout_named
+from bytemill.data.manifest import MANIFEST_NAME, UNFINISHED_NAME, is_shard_name, parts_of
 from bytemill.errors import RunConfigError, ShardError
 from bytemill.lm.batches import DocumentMask, JoinedShards, PackedBatches, ShardBatches, inputs_and_targets
-from bytemill.shards.layouts import layout_named
-from bytemill.shards.manifest import MANIFEST_NAME, UNFINISHED_NAME, is_shard_name, parts_of
 from bytemill.storage import exists, is_url, url_of
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from bytemill.data.manifest import MANIFEST_NAME, shard_hashes
+from bytemill.data.verification import BackgroundCheck
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.device import matmul_rate, pick_precision, total_memory
 from bytemill.lm.generation.text_generation import prompt_ids
@@ -35,8 +37,6 @@ from bytemill.lm.training.run import LossScale, Run, WeightAverage, make_optimiz
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.save_and_resume import seed_generators
 from bytemill.lm.training.saved_model import find_saved_model
-from bytemill.shards.background_check import BackgroundCheck
-from bytemill.shards.manifest import MANIFEST_NAME, shard_hashes
 from bytemill.storage import is_url
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.paths import cache_folder

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
     from torch.optim import Optimizer
 
+    from bytemill.data.verification import BackgroundCheck
     from bytemill.lm.batches import DocumentMask, JoinedShards, ShardBatches
     from bytemill.lm.hellaswag import HellaSwagItem
     from bytemill.lm.loss import TokenBytes
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from bytemill.lm.training.data import BatchReader
     from bytemill.lm.training.run_checkpoint import CheckpointWrite, ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
-    from bytemill.shards.background_check import BackgroundCheck
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 

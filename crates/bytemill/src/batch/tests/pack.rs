@@ -1,5 +1,5 @@
 use super::*;
-use crate::batch::plan::char_boundary;
+use crate::batch::pack::char_boundary;
 use crate::encode::{Allowed, no_interrupt};
 use crate::pretokenize::Pattern;
 use crate::train::count::Counts;

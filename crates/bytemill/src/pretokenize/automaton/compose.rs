@@ -1,9 +1,7 @@
 //! Several steps as one table of transitions.
 
-use super::dfa::{build, collect_classes, with_symbols};
-use super::step::{Event, LookAhead, Step};
-use super::symbols::Symbols;
-use super::transducer::{START, Transducer};
+use super::dfa::{Symbols, build, collect_classes, with_symbols};
+use super::step::{Event, LookAhead, START, Step, Transducer};
 use crate::pretokenize::expression::{BEFORE_LINE_END, LINE_END, alternatives, forbidden, is_plain};
 use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind};
 use std::cmp::Reverse;

@@ -8,26 +8,20 @@
 //!
 //! The automaton is built in three steps, and used in a fourth:
 //!
-//! 1. `symbols`: characters between which no expression distinguishes become one symbol. Published patterns have 4 to 30 of them.
+//! 1. `dfa`: characters between which no expression distinguishes become one symbol. Published patterns have 4 to 30 of them.
 //! 2. `dfa`: each expression becomes a deterministic automaton over symbols.
 //! 3. `step`: searching for its matches one after the other becomes a function of a small configuration, the state of the search and the
-//!    symbols that it may have to read again. Each step passes cuts and symbols on to the next one. `transducer`: what a step does in each
-//!    of its configurations is worked out once. `compose`: the configurations of all steps that occur together are numbered. Reading a symbol in one of them leads to another and ends some pre-tokens.
+//!    symbols that it may have to read again. Each step passes cuts and symbols on to the next one, and what it does in
+//!    each of its configurations is worked out once. `compose`: the configurations of all steps that occur together are numbered. Reading a symbol in one of them leads to another and ends some pre-tokens.
 //! 4. `scan`: a text passes through the table of these transitions, one look-up per character.
 //!
 //! A search may have to remember any number of symbols, as that of `a*b` does in a run of `a`. Beyond some number the automaton gives up:
 //! another engine finds the next pre-tokens, and the automaton continues after them.
 
-mod bytes;
 mod compose;
 mod dfa;
-mod lazy;
 mod scan;
 mod step;
-mod symbols;
-mod transducer;
 
-pub use bytes::{ByteAutomaton, ByteScan};
 pub use compose::Automaton;
-pub use lazy::LazyAutomaton;
-pub use scan::{Scan, Stop};
+pub use scan::{ByteAutomaton, ByteScan, LazyAutomaton, Scan, Stop};

@@ -1,6 +1,5 @@
 //! What each instruction set implements: [`Classify`], with the reference implementation as its default methods.
 
-use super::cjk::is_cjk;
 use super::mask::Mask;
 use super::{BLOCK_BYTES, WIDE_BLOCKS};
 use crate::text::unicode::BitPlanes;
@@ -85,7 +84,7 @@ pub trait Classify: Copy {
         }
     }
 
-    /// Finds the characters in the [`CJK`](super::cjk::CJK) ranges. Only bits of first bytes are meaningful.
+    /// Finds the characters in the [`CJK`](CJK) ranges. Only bits of first bytes are meaningful.
     #[inline(always)]
     fn cjk(self, window: &Window) -> u64 {
         u64::MAX.filter(|k| is_cjk(window[k], window[k + 1]))
@@ -169,3 +168,25 @@ macro_rules! implement {
 }
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use implement;
+
+// CJK ideographs and Hangul syllables: large ranges of letters without case, known by their first two bytes.
+
+/// For each lead byte E0 to EF, the first and last second byte of a range in which every character is a letter without case. The
+/// range is empty where there is none.
+pub struct Ranges {
+    pub first: [u8; 16],
+    pub last: [u8; 16],
+}
+
+/// Leaves out the ideographs that share a lead byte with the hexagrams (E4), and the last 36 Hangul syllables.
+pub static CJK: Ranges = Ranges {
+    first: *b"\xFF\xFF\xFF\x90\xB8\x80\x80\x80\x80\x80\xB0\x80\x80\x80\xFF\xFF",
+    last: *b"\x00\x00\x00\xBF\xBF\xBF\xBF\xBF\xBF\xBF\xBF\xBF\xBF\x9D\x00\x00",
+};
+
+/// Whether a character with these first two bytes is in [`CJK`].
+#[inline(always)]
+pub fn is_cjk(lead: u8, second: u8) -> bool {
+    let k = usize::from(lead & 0x0F);
+    lead & 0xF0 == 0xE0 && second >= CJK.first[k] && second <= CJK.last[k]
+}

@@ -47,7 +47,6 @@ impl InstructionSet {
     }
 
     /// Its usual name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable(_) => "portable",

@@ -12,12 +12,9 @@ pub const WIDE_BLOCKS: usize = 8;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx2_mask;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
-mod avx512_mask;
-mod cjk;
 mod classifier;
 mod instruction_set;
 mod mask;

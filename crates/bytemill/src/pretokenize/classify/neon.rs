@@ -1,8 +1,7 @@
 //! NEON: a block in four registers.
 
 use super::WIDE_BLOCKS;
-use super::cjk::CJK;
-use super::classifier::{Ascii, Classify, Sample, Window, implement};
+use super::classifier::{Ascii, CJK, Classify, Sample, Window, implement};
 use super::mask::Words;
 use crate::sys::cpu::Neon;
 use crate::text::unicode::BitPlanes;

@@ -5,8 +5,7 @@
 //! Hangul syllables spread over hundreds of pages, but share one class and are known by their first two bytes.
 
 use super::BLOCK_BYTES;
-use super::cjk::is_cjk;
-use super::classifier::{Classify, Sample, Window};
+use super::classifier::{Classify, Sample, Window, is_cjk};
 use crate::text::unicode::bit_planes;
 
 /// The characters outside ASCII by class. Only first bytes have bits.

@@ -1,6 +1,6 @@
 //! The classifiers against plain definitions.
 
-use super::cjk::is_cjk;
+use super::classifier::is_cjk;
 use super::portable::Portable;
 use super::*;
 use crate::text::unicode::{Class, class_at, class_of};

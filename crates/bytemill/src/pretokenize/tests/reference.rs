@@ -3,8 +3,7 @@
 //! It tries the alternatives of an expression in order, as a regex engine does, but without backtracking: every run is taken whole,
 //! and the derivations below show what little has to be given back.
 
-use super::super::contraction::contraction_bytes;
-use super::super::rules::{Contractions, Digits, Letters, Others, Rules, WhiteSpace};
+use super::super::rules::{Contractions, Digits, Letters, Others, Rules, WhiteSpace, contraction_bytes};
 use crate::text::unicode::{CharSet, Class, char_at, class_at};
 
 /// The pre-tokens of a text: of each run that a step isolates, and of what is between these.

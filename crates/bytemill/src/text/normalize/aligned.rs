@@ -21,7 +21,6 @@ pub struct AlignedChar {
 pub type AlignedText = Vec<AlignedChar>;
 
 /// A text that starts at byte `offset` of the original text, unchanged.
-#[must_use]
 pub fn unchanged(text: &str, offset: usize) -> AlignedText {
     let aligned = |(at, character): (usize, char)| AlignedChar {
         character,
@@ -31,13 +30,11 @@ pub fn unchanged(text: &str, offset: usize) -> AlignedText {
 }
 
 /// The characters without their origins.
-#[must_use]
 pub fn plain(text: &[AlignedChar]) -> String {
     text.iter().map(|aligned| aligned.character).collect()
 }
 
 /// Puts characters before a text, with the origin of its first one.
-#[must_use]
 pub fn prepend(text: AlignedText, prefix: &str) -> AlignedText {
     let Some(origin) = text.first().map(|first| first.origin.clone()) else { return text };
     prefix.chars().map(|character| AlignedChar { character, origin: origin.clone() }).chain(text).collect()
@@ -45,7 +42,6 @@ pub fn prepend(text: AlignedText, prefix: &str) -> AlignedText {
 
 impl Step {
     /// [`Step::apply`] with the origin of every character.
-    #[must_use]
     pub fn apply_aligned(&self, text: AlignedText, is_start: bool) -> AlignedText {
         match self {
             Self::Nfc => transform(&text, plain(&text).nfc()),

@@ -40,7 +40,6 @@ impl CharsMap {
     }
 
     /// The data that [`CharsMap::new`] reads.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let size = u32::try_from(4 * self.units.len()).unwrap_or(u32::MAX);
         let units = self.units.iter().flat_map(|unit| unit.to_le_bytes());
@@ -48,7 +47,6 @@ impl CharsMap {
     }
 
     /// The first part of a text that is not empty: how many bytes it has, and what replaces it.
-    #[must_use]
     pub fn first<'t>(&'t self, text: &'t str) -> (usize, &'t str) {
         match self.longest_key(text.as_bytes()) {
             Some((n_bytes, replacement)) if text.is_char_boundary(n_bytes) => (n_bytes, replacement),

@@ -37,31 +37,26 @@ pub struct Normalizer {
 
 impl Normalizer {
     /// A normalizer of these steps, in order.
-    #[must_use]
     pub fn new(steps: Vec<Step>, prefix: Option<Prefix>) -> Self {
         Self { steps, prefix }
     }
 
     /// The steps.
-    #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
     /// What Metaspace puts before a text.
-    #[must_use]
     pub fn prefix(&self) -> Option<Prefix> {
         self.prefix
     }
 
     /// True if no text changes.
-    #[must_use]
     pub fn is_identity(&self) -> bool {
         self.steps.is_empty() && self.prefix.is_none()
     }
 
     /// True if something is put before texts or taken from their starts, so that it matters where they start.
-    #[must_use]
     pub fn changes_starts(&self) -> bool {
         self.prefix.is_some() || self.steps.iter().any(|step| matches!(step, Step::Prepend(_)) || step.strips())
     }
@@ -87,7 +82,6 @@ impl Normalizer {
 
     /// Adds the prefix to a text that the steps and all special tokens leave over. `is_first` tells whether the whole text begins
     /// with it, `is_start` is false if it continues another one.
-    #[must_use]
     pub fn prefixed<'t>(&self, text: &'t str, is_first: bool, is_start: bool) -> Cow<'t, str> {
         if self.adds_prefix(text.chars().next(), is_first, is_start) {
             Cow::Owned([" ", text].concat())
@@ -106,7 +100,6 @@ impl Normalizer {
     }
 
     /// [`Normalizer::normalize`] with the origin of every character.
-    #[must_use]
     pub fn normalize_aligned(&self, mut text: AlignedText, is_start: bool) -> AlignedText {
         for step in &self.steps {
             text = step.apply_aligned(text, is_start);
@@ -115,7 +108,6 @@ impl Normalizer {
     }
 
     /// [`Normalizer::prefixed`] with the origin of every character.
-    #[must_use]
     pub fn prefixed_aligned(&self, text: AlignedText, is_first: bool, is_start: bool) -> AlignedText {
         let first = text.first().map(|first| first.character);
         if self.adds_prefix(first, is_first, is_start) { aligned::prepend(text, " ") } else { text }
@@ -131,7 +123,6 @@ impl Normalizer {
 
     /// True if a text may be cut at `at`, as far as the normalizer is concerned: the `reach` bytes on each side stay as they are,
     /// whatever surrounds them, and nothing is lost or added at the cut.
-    #[must_use]
     pub fn is_stable_about(&self, text: &str, at: usize, reach: usize) -> bool {
         match &self.steps[..] {
             [] => return true,

@@ -51,7 +51,6 @@ pub fn normalize<'t>(text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>
 }
 
 /// Quick check that a text is in NFC and does not combine with whatever precedes it. May return false negatives.
-#[must_use]
 pub fn is_stable(text: &str) -> bool {
     let bytes = text.as_bytes();
     let characters = Characters::get();
@@ -125,7 +124,6 @@ impl Characters {
 }
 
 /// [`is_stable`] for the `n_bytes` of `text` on each side of `at`.
-#[must_use]
 pub fn is_stable_about(text: &str, at: usize, n_bytes: usize) -> bool {
     let (mut start, mut end) = (at.saturating_sub(n_bytes), text.len().min(at + n_bytes));
     while !text.is_char_boundary(start) {

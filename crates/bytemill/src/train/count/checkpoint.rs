@@ -2,15 +2,14 @@
 
 use super::counter::Counter;
 use super::pretoken_counts::PretokenCounts;
-use super::runs::Run;
-use super::spill::{READ_BYTES, SpillCost};
+use super::spill::{READ_BYTES, Run, SpillCost};
 use super::stream::{Input, Output, damaged};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 /// Version of the state. Runs of version 1, which states no version, are partitioned by another hash.
 const VERSION: u64 = 2;
@@ -25,25 +24,23 @@ impl Counter {
         let tables = self.write_tables(tables, true, interrupt)?;
         self.shared.spill.merge_many(READ_BYTES, true, interrupt)?;
         self.start(tables)?;
-        let open = if self.open.is_empty() { Value::Null } else { self.write_open()? };
-        let runs: Vec<Value> = self.shared.spill.runs().iter().map(file_to_json).collect();
+        let open = if self.open.is_empty() { None } else { self.write_open()? };
         let totals = self.totals();
         let cost = totals.spilled;
-        let n_weighted = self.shared.n_weighted.lock().map_or(0, |n| *n);
-        let state = json!({
-            "version": VERSION,
-            "seed": self.shared.seed,
-            "next": self.shared.spill.next_number(),
-            "runs": runs,
-            "open": open,
-            "n_bytes": totals.n_bytes,
-            "n_pretokens": totals.n_pretokens,
-            "n_special": totals.n_special,
-            "n_replaced": totals.n_replaced,
-            "n_weighted": n_weighted.to_string(),
-            "cost": [cost.n_bytes, cost.n_runs, cost.nanoseconds],
-        });
-        Ok(state.to_string())
+        let state = State {
+            cost: [cost.n_bytes, cost.n_runs, cost.nanoseconds],
+            n_bytes: totals.n_bytes,
+            n_pretokens: totals.n_pretokens,
+            n_replaced: totals.n_replaced,
+            n_special: totals.n_special,
+            n_weighted: self.shared.n_weighted.lock().map_or(0, |n| *n).to_string(),
+            next: self.shared.spill.next_number(),
+            open,
+            runs: self.shared.spill.runs().iter().map(StoredFile::new).collect(),
+            seed: self.shared.seed,
+            version: VERSION,
+        };
+        serde_json::to_string(&state).map_err(|error| Error::Invalid(error.to_string()))
     }
 
     /// Resumes from a checkpoint whose files are in `folder`. The counter must be new and have the same pattern and
@@ -53,48 +50,42 @@ impl Counter {
     /// [`Error::Invalid`] if the state or a file is damaged, [`Error::Io`] if a file is missing.
     pub fn resume(&mut self, state: &str, folder: &Path, interrupt: Interrupt) -> Result<()> {
         let wrong = || Error::Invalid("the state of the counting is damaged, or of another version".to_owned());
-        let state: Value = serde_json::from_str(state).map_err(|_| wrong())?;
-        let number = |value: &Value| value.as_u64().ok_or_else(wrong);
-        if state["version"] != VERSION {
+        let state: State = serde_json::from_str(state).map_err(|_| wrong())?;
+        if state.version != VERSION {
             return Err(wrong());
         }
         let n_tables = self.drain(interrupt)?.len();
         // All threads have ended.
         let shared = Arc::get_mut(&mut self.shared).ok_or_else(wrong)?;
-        shared.seed = number(&state["seed"])?;
-        let n_special = state["n_special"].as_array().filter(|all| all.len() == shared.n_special.len());
-        for (n, value) in shared.n_special.iter().zip(n_special.ok_or_else(wrong)?) {
-            n.store(number(value)?, Ordering::Relaxed);
+        if state.n_special.len() != shared.n_special.len() {
+            return Err(wrong());
         }
-        shared.n_pretokens.store(number(&state["n_pretokens"])?, Ordering::Relaxed);
-        let n_weighted = state["n_weighted"].as_str().and_then(|n| n.parse().ok()).ok_or_else(wrong)?;
-        if let Ok(mut total) = shared.n_weighted.lock() {
-            *total = n_weighted;
-        }
-        let files = state["runs"].as_array().ok_or_else(wrong)?.iter();
-        let runs: Vec<Run> = files.map(|file| file_from_json(file, folder)).collect::<Option<_>>().ok_or_else(wrong)?;
+        shared.seed = state.seed;
+        shared.n_special = state.n_special.into_iter().map(AtomicU64::new).collect();
+        shared.n_pretokens = AtomicU64::new(state.n_pretokens);
+        shared.n_weighted = Mutex::new(state.n_weighted.parse().map_err(|_| wrong())?);
+        let in_folder = |file: &StoredFile| file.within(folder).ok_or_else(wrong);
+        let runs = state.runs.iter().map(in_folder).collect::<Result<Vec<Run>>>()?;
         for run in &runs {
             run.index()?;
         }
-        let [n_bytes, n_runs, nanoseconds] = [0, 1, 2].map(|index| number(&state["cost"][index]));
-        let cost = SpillCost { n_bytes: n_bytes?, n_runs: n_runs?, nanoseconds: nanoseconds? };
-        shared.spill.resume(folder.to_owned(), runs, number(&state["next"])?, cost);
-        let seed = shared.seed;
-        (self.n_bytes, self.n_replaced) = (number(&state["n_bytes"])?, number(&state["n_replaced"])?);
-        if !state["open"].is_null() {
-            self.open = read_open(&file_from_json(&state["open"], folder).ok_or_else(wrong)?)?;
+        let [n_bytes, n_runs, nanoseconds] = state.cost;
+        shared.spill.resume(folder.to_owned(), runs, state.next, SpillCost { n_bytes, n_runs, nanoseconds });
+        (self.n_bytes, self.n_replaced) = (state.n_bytes, state.n_replaced);
+        if let Some(file) = &state.open {
+            self.open = read_open(&in_folder(file)?)?;
         }
-        self.start((0..n_tables).map(|_| PretokenCounts::new(seed)).collect())
+        self.start((0..n_tables).map(|_| PretokenCounts::new(state.seed)).collect())
     }
 
     /// Writes the beginning of the open document.
-    fn write_open(&self) -> Result<Value> {
-        let Some(path) = self.shared.spill.new_path("open") else { return Ok(Value::Null) };
+    fn write_open(&self) -> Result<Option<StoredFile>> {
+        let Some(path) = self.shared.spill.new_path("open") else { return Ok(None) };
         let mut out = Output::create(&path)?;
         out.bytes(self.open.as_bytes())?;
         let (checksum, n_bytes) = out.checksum()?;
         out.finish(true)?;
-        Ok(file_to_json(&Run { path, n_bytes, checksum }))
+        Ok(Some(StoredFile::new(&Run { path, n_bytes, checksum })))
     }
 }
 
@@ -106,13 +97,40 @@ fn read_open(file: &Run) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| damaged(&file.path))
 }
 
-fn file_to_json(run: &Run) -> Value {
-    let name = run.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    json!({"name": name, "n_bytes": run.n_bytes, "checksum": run.checksum})
+/// What [`Counter::checkpoint`] returns, as JSON with the keys in this order.
+#[derive(Serialize, Deserialize)]
+struct State {
+    cost: [u64; 3],
+    n_bytes: u64,
+    n_pretokens: u64,
+    n_replaced: u64,
+    n_special: Vec<u64>,
+    /// JSON has no numbers of 128 bits.
+    n_weighted: String,
+    next: u64,
+    open: Option<StoredFile>,
+    runs: Vec<StoredFile>,
+    seed: u64,
+    version: u64,
 }
 
-fn file_from_json(file: &Value, folder: &Path) -> Option<Run> {
-    let name = file["name"].as_str().filter(|name| !name.contains(['/', '\\']))?;
-    let checksum = file["checksum"].as_u64().and_then(|checksum| u32::try_from(checksum).ok())?;
-    Some(Run { path: folder.join(name), n_bytes: file["n_bytes"].as_u64()?, checksum })
+/// A file of the folder.
+#[derive(Serialize, Deserialize)]
+struct StoredFile {
+    checksum: u32,
+    n_bytes: u64,
+    name: String,
+}
+
+impl StoredFile {
+    fn new(run: &Run) -> Self {
+        let name = run.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Self { checksum: run.checksum, n_bytes: run.n_bytes, name }
+    }
+
+    /// The file in a folder; `None` if the name leads elsewhere.
+    fn within(&self, folder: &Path) -> Option<Run> {
+        let is_name = !self.name.contains(['/', '\\']);
+        is_name.then(|| Run { path: folder.join(&self.name), n_bytes: self.n_bytes, checksum: self.checksum })
+    }
 }

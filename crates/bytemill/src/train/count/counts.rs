@@ -1,11 +1,13 @@
-//! Counted pre-tokens in memory.
+//! Counted pre-tokens, in memory or on disk, and the rounding of weighted counts.
 
+use super::PRETOKENS_PER_CHECK;
 use super::part::{Group, Order, Part, PartBuilder, n_occurrences, text_too_large};
 use super::pretoken_counts::{PretokenCounts, random_seed};
-use super::scale::Scale;
+use super::stream::{GroupReader, Input, Output, write_groups};
 use crate::batch::parallel;
 use crate::error::Result;
-use crate::sys::interrupt::{Interrupt, no_interrupt};
+use crate::sys::interrupt::{Interrupt, InterruptPeriod, no_interrupt};
+use std::path::{Path, PathBuf};
 
 /// Unique pre-tokens with their counts, the most frequent first.
 ///
@@ -84,19 +86,16 @@ impl Counts {
     }
 
     /// Number of unique pre-tokens.
-    #[must_use]
     pub fn n_unique(&self) -> usize {
         self.part.lengths.len()
     }
 
     /// Bytes of all unique pre-tokens.
-    #[must_use]
     pub fn n_unique_bytes(&self) -> usize {
         self.part.bytes.len()
     }
 
     /// Bytes of memory in use.
-    #[must_use]
     pub fn memory(&self) -> usize {
         self.part.memory()
     }
@@ -127,5 +126,141 @@ impl Counts {
     /// Errors of `each`.
     pub(crate) fn visit(&self, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
         self.part.visit(each)
+    }
+}
+
+// Counted pre-tokens on disk, if they do not fit into memory.
+
+/// Bytes per read.
+const READ_BYTES: usize = 1 << 16;
+
+/// The pre-tokens of one partition in a file, in groups of descending counts, each sorted by bytes. The file is removed
+/// on drop.
+pub(super) struct PartFile {
+    path: PathBuf,
+    n_bytes: u64,
+    checksum: u32,
+    groups: Vec<Group>,
+}
+
+impl PartFile {
+    pub fn write(part: &Part, path: &Path) -> Result<Self> {
+        let mut out = Output::create(path)?;
+        write_groups(part, &mut out)?;
+        let (checksum, n_bytes) = out.checksum()?;
+        out.finish(false)?;
+        Ok(Self { path: path.to_owned(), n_bytes, checksum, groups: part.groups.clone() })
+    }
+
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    pub fn read(&self) -> Result<GroupReader> {
+        Ok(GroupReader::new(Input::open(&self.path, 0, self.n_bytes, READ_BYTES)?, self.checksum))
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Unique pre-tokens with their counts in files, which are removed on drop.
+pub struct Merged {
+    parts: Vec<PartFile>,
+    min_count: u64,
+}
+
+impl Merged {
+    /// Joins the files of all partitions.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if the counts stand for 2⁶⁴ bytes of text or more.
+    pub(super) fn new(parts: Vec<PartFile>) -> Result<Self> {
+        n_occurrences(parts.iter().flat_map(|part| &part.groups))?;
+        Ok(Self { parts, min_count: 1 })
+    }
+
+    /// Sums `of` over the groups with at least `min_count`.
+    fn sum(&self, min_count: u64, of: impl Fn(&Group) -> u64) -> u64 {
+        self.parts.iter().flat_map(|part| &part.groups).filter(|group| group.count >= min_count).map(of).sum()
+    }
+
+    /// Number of unique pre-tokens.
+    pub fn n_unique(&self) -> u64 {
+        self.sum(self.min_count, |group| group.n_pretokens as u64)
+    }
+
+    /// Bytes of all unique pre-tokens.
+    pub fn n_unique_bytes(&self) -> u64 {
+        self.sum(self.min_count, |group| group.n_bytes as u64)
+    }
+
+    /// Number of pre-tokens in the counted text.
+    pub fn n_pretokens(&self) -> u64 {
+        self.sum(self.min_count, |group| group.count * group.n_pretokens as u64)
+    }
+
+    /// Bytes of the files.
+    pub fn n_file_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.n_bytes).sum()
+    }
+
+    /// Drops the pre-tokens that occur less than `min_count` times. Returns their number and their total count.
+    pub fn drop_below(&mut self, min_count: u64) -> (u64, u64) {
+        let before = (self.n_unique(), self.n_pretokens());
+        self.min_count = self.min_count.max(min_count);
+        (before.0 - self.n_unique(), before.1 - self.n_pretokens())
+    }
+
+    /// Calls `each` with every pre-token and its count.
+    ///
+    /// # Errors
+    /// Errors of `each`, of `interrupt` and of reading.
+    pub fn visit(&self, interrupt: Interrupt, each: &mut dyn FnMut(&[u8], u64) -> Result<()>) -> Result<()> {
+        let mut checks = InterruptPeriod::new(interrupt, PRETOKENS_PER_CHECK);
+        for part in &self.parts {
+            let mut reader = part.read()?;
+            while reader.next()? && reader.count >= self.min_count {
+                each(&reader.pretoken, reader.count)?;
+                checks.advance(1)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn parts(&self) -> &[PartFile] {
+        &self.parts
+    }
+}
+
+// Rounding of weighted counts.
+
+/// Denominator of weighted counts. Weights are integers over a common denominator; totals are rounded once, at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scale {
+    denominator: u64,
+}
+
+impl Scale {
+    /// Unweighted counts.
+    pub const ONE: Self = Self { denominator: 1 };
+
+    /// Counts in units of 1 / `denominator`. A denominator of 0 is taken as 1.
+    pub fn new(denominator: u64) -> Self {
+        Self { denominator: denominator.max(1) }
+    }
+
+    /// Rounds to the nearest integer, half up, but to at least 1 so that no counted pre-token is lost.
+    #[inline]
+    pub fn round(self, total: u64) -> u64 {
+        if self.denominator == 1 {
+            return total;
+        }
+        let (quotient, remainder) = (total / self.denominator, total % self.denominator);
+        // remainder ≥ denominator / 2, without overflow.
+        (quotient + u64::from(remainder >= self.denominator - remainder)).max(1)
     }
 }

@@ -5,15 +5,13 @@
 //! each after its length; a 0; the CRC-32 of everything before (u32). Numbers without a size are LEB128.
 
 use super::PRETOKENS_PER_CHECK;
-use super::counts::Counts;
+use super::counts::{Counts, Merged, PartFile};
 use super::finish::Counted;
-use super::merged::{Merged, PartFile};
 use super::part::Part;
-use super::sorted_merge::{SortedInput, merge_sorted};
+use super::spill::{SortedInput, merge_sorted};
 use super::stream::{GroupReader, Input, Output, damaged};
 use crate::error::{Error, Result};
-use crate::sys::interrupt::Interrupt;
-use crate::train::interrupt_period::InterruptPeriod;
+use crate::sys::interrupt::{Interrupt, InterruptPeriod};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;

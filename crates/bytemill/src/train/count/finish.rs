@@ -1,18 +1,15 @@
 //! The end of counting: adding up the tables, in memory or on disk.
 
 use super::counter::{Counter, Totals};
-use super::counts::Counts;
-use super::merged::{Merged, PartFile};
+use super::counts::{Counts, Merged, PartFile, Scale};
 use super::part::{Order, PartBuilder, sum_too_large};
 use super::pretoken_counts::{N_PARTITIONS, PretokenCounts};
-use super::runs::{Run, merge_partition};
-use super::scale::Scale;
-use super::spill::READ_BYTES;
+use super::spill::{READ_BYTES, Run, merge_partition};
 use crate::batch::parallel;
+use crate::batch::parallel::map_parts;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::sys::memory::check_available;
-use crate::train::parts::map_parts;
 use std::time::Instant;
 
 /// Counted pre-tokens.

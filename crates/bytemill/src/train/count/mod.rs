@@ -1,37 +1,30 @@
 //! Counting the unique pre-tokens of a corpus on several threads. Reading order:
 //!
-//! 1. `counter`, `documents`: the calling thread collects text into chunks and cuts them where pre-tokens end.
+//! 1. `counter`: the calling thread collects text into chunks and cuts them where pre-tokens end.
 //! 2. `worker`, `pretoken_counts`: each thread counts whole chunks into its own table. Nothing is shared or locked, and
 //!    since counts are sums, the result depends neither on threads nor on chunks.
 //! 3. `finish`, `counts`, `part`: all threads add up the tables, in memory.
-//! 4. `spill`, `runs`, `sorted_merge`, `merged`: with a memory limit, full tables are written to disk as sorted runs
-//!    and merged at the end, one partition of the hash at a time.
+//! 4. `spill`: with a memory limit, full tables are written to disk as sorted runs and merged at the end, one partition of
+//!    the hash at a time.
 //! 5. `checkpoint`: counting resumes in another process from its runs.
-//! 6. `file`, `stream`, `scale`: files of counts, and weighted counts.
+//! 6. `file`, `stream`: files of counts.
 
 mod checkpoint;
 mod counter;
 mod counts;
-mod documents;
 mod file;
 mod finish;
-mod merged;
 mod part;
 mod pretoken_counts;
-mod runs;
-mod scale;
-mod sorted_merge;
 mod spill;
 mod stream;
 mod worker;
 
 pub use counter::{CHUNK_BYTES, Counter, Totals};
-pub use counts::Counts;
+pub use counts::{Counts, Merged, Scale};
 pub use file::{VERSION, read_counts, read_header, visit_file, visit_range, write_counts, write_partitions};
 pub use finish::{Counted, Stay};
-pub use merged::Merged;
 pub use pretoken_counts::N_PARTITIONS;
-pub use scale::Scale;
 pub use spill::SpillCost;
 
 /// Pre-tokens that are read, written or sorted between two interrupt checks.

@@ -4,9 +4,7 @@
 //! tracked pairs, a quarter for candidates while frequent pairs are counted, and half for the positions of pairs.
 //! These [`Limits`] raise the threshold above which pairs are tracked; they never change the learned merges.
 
-use super::groups::{GROUP_BYTES, HINT_BYTES, SLOTS_PER_HINT};
-use super::pretoken_slots::{PretokenSlots, Sizes};
-use super::slot::{Narrow, Slot, Wide};
+use super::pretoken_slots::{GROUP_BYTES, HINT_BYTES, Narrow, PretokenSlots, SLOTS_PER_HINT, Sizes, Slot, Wide};
 use super::symbols::Symbols;
 use crate::error::{Error, Result};
 

@@ -99,7 +99,6 @@ fn learn_slots(
 const PRETOKEN_BYTES: u64 = 24;
 
 /// Smallest limit that [`learn_within`] accepts.
-#[must_use]
 pub fn least_bytes_within(counts: &Counts, n_merges: usize) -> u64 {
     least_bytes(n_slots(counts), counts.groups().len() as u64, n_merges, counts_bytes(counts))
 }

@@ -14,14 +14,10 @@
 //! longer hold the pair; comparing the slots detects them.
 
 use super::budget::{Budget, Limits};
-use super::low_memory::{CountedPair, most_frequent};
-use super::pair_count_bound::PairCountBound;
-use super::pair_map::PairMap;
-use super::pretoken_slots::PretokenSlots;
-use super::queue::{Queue, QueuedPair};
-use super::slot::{Narrow, Slot, Wide};
+use super::pairs::{PairMap, Queue, QueuedPair};
+use super::pretoken_slots::{Narrow, PretokenSlots, Slot, Wide};
 use super::symbols::{Symbols, Ties};
-use super::track::{Frequent, Pair, find_frequent};
+use super::track::{CountedPair, Frequent, Pair, PairCountBound, find_frequent, most_frequent};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::sys::prefetch::prefetch;

@@ -4,22 +4,17 @@
 //! pairs. Reading order:
 //!
 //! 1. `learn`: the public functions and the main loop.
-//! 2. `pretoken_slots`, `slot`, `groups`: a source of pre-tokens, and its pre-tokens as one array of slots with their counts.
+//! 2. `pretoken_slots`: a source of pre-tokens, and its pre-tokens as one array of slots with their counts.
 //! 3. `learner`: the most frequent pair, one merge, and `apply_deltas` to the pair counts.
-//! 4. `pair_count_bound`, `track`: finding the frequent pairs and their positions.
-//! 5. `budget`, `low_memory`: learning within a memory limit.
-//! 6. `symbols`, `queue`, `pair_map`: the data structures.
+//! 4. `track`: finding the frequent pairs and their positions.
+//! 5. `budget`: learning within a memory limit.
+//! 6. `symbols`, `pairs`: the data structures.
 
 mod budget;
-mod groups;
 mod learn;
 mod learner;
-mod low_memory;
-mod pair_count_bound;
-mod pair_map;
+mod pairs;
 mod pretoken_slots;
-mod queue;
-mod slot;
 mod symbols;
 mod track;
 

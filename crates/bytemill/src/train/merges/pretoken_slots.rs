@@ -1,4 +1,4 @@
-//! Pre-tokens in slots, and how often each one occurs.
+//! Pre-tokens in slots of 16 or 32 bits, and how often each one occurs.
 //!
 //! All unique pre-tokens are stored in one array with one slot per byte and a separator before each. A token takes the
 //! slots of the bytes it was merged from: the first holds its symbol, the last (if there are several) its symbol with a
@@ -7,13 +7,10 @@
 //!
 //! [`PretokenSlots::compact`] gives every token one slot again and drops pre-tokens that have become one token.
 
-use super::groups::Groups;
-use super::slot::{Narrow, Slot, Wide};
+use crate::batch::parallel::map_parts;
 use crate::error::{Error, Result};
-use crate::sys::interrupt::Interrupt;
+use crate::sys::interrupt::{Interrupt, InterruptPeriod};
 use crate::train::count::Counts;
-use crate::train::interrupt_period::InterruptPeriod;
-use crate::train::parts::map_parts;
 use hashbrown::HashMap;
 use std::ops::Range;
 
@@ -360,3 +357,169 @@ fn split<S>(mut slots: &mut [S], ends: impl Iterator<Item = usize>) -> Vec<&mut 
     })
     .collect()
 }
+
+// The counts of pre-tokens, by slot.
+
+/// Equally frequent pre-tokens form a group of adjacent slots, the most frequent first.
+#[derive(Default)]
+pub struct Groups {
+    /// First slot of each group, ascending. The number of slots fits into 32 bits.
+    starts: Vec<u32>,
+    /// Count of each group, descending.
+    counts: Vec<u64>,
+    /// Group of the first slot of each run of [`SLOTS_PER_HINT`] slots.
+    hints: Vec<u32>,
+}
+
+/// Bytes per group without hints.
+pub const GROUP_BYTES: u64 = 12;
+/// Bytes per hint.
+pub const HINT_BYTES: u64 = 4;
+pub const SLOTS_PER_HINT: usize = 256;
+
+impl Groups {
+    pub fn with_capacity(n_groups: usize) -> Self {
+        Self { starts: Vec::with_capacity(n_groups), counts: Vec::with_capacity(n_groups), hints: Vec::new() }
+    }
+
+    pub fn n_groups(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Adds a group, unless the last group has the same count.
+    pub fn push(&mut self, start: usize, count: u64) {
+        if self.counts.last() != Some(&count) {
+            self.starts.push(start as u32);
+            self.counts.push(count);
+        }
+    }
+
+    /// First slots and counts.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.starts.iter().map(|&start| start as usize).zip(self.counts.iter().copied())
+    }
+
+    /// Builds the hints that [`Groups::at`] needs, once all groups are there.
+    pub fn set_hints(&mut self, n_slots: usize) {
+        let hinted = (0..n_slots + SLOTS_PER_HINT).step_by(SLOTS_PER_HINT);
+        self.hints = Vec::with_capacity(hinted.len());
+        let mut group = 0;
+        for start in hinted {
+            while group + 1 < self.starts.len() && self.starts[group + 1] as usize <= start {
+                group += 1;
+            }
+            self.hints.push(group as u32);
+        }
+    }
+
+    /// The count of the pre-token at a slot, and the slot where the next group begins.
+    #[inline]
+    pub fn at(&self, slot: usize) -> (u64, usize) {
+        let hint = slot / SLOTS_PER_HINT;
+        let (first, last) = (self.hints[hint] as usize, self.hints[hint + 1] as usize);
+        let group = first + self.starts[first + 1..=last].partition_point(|&start| start as usize <= slot);
+        (self.counts[group], self.starts.get(group + 1).map_or(usize::MAX, |&start| start as usize))
+    }
+
+    /// The groups in a range of slots, clipped to the range, with their counts.
+    pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (Range<usize>, u64)> {
+        let first = self.starts.partition_point(|&start| start as usize <= range.start).saturating_sub(1);
+        (first..self.starts.len())
+            .map(move |group| {
+                let end = self.starts.get(group + 1).map_or(range.end, |&next| (next as usize).min(range.end));
+                ((self.starts[group] as usize).max(range.start)..end, self.counts[group])
+            })
+            .take_while(|(slots, _)| !slots.is_empty())
+    }
+}
+
+// The contents of a slot: 16 bits while symbols fit, 32 bits afterwards.
+
+/// A slot of one or two 16-bit halves: [`Narrow`] or [`Wide`].
+pub trait Slot: Copy + PartialEq + Send + Sync {
+    /// Precedes each pre-token and follows the last one.
+    const SEPARATOR: Self;
+    /// Fills the slots between the first and the last slot of a token.
+    const FILLER: Self;
+    /// Number of symbols that a slot can hold.
+    const MAX_SYMBOLS: usize;
+
+    /// The first slot of a token.
+    fn first(symbol: u32) -> Self;
+
+    /// The last slot of a token that takes at least two slots.
+    fn last(symbol: u32) -> Self;
+
+    /// The symbol in the first or last slot of a token. For a separator, a number of at least [`Slot::MAX_SYMBOLS`].
+    fn symbol(self) -> u32;
+
+    /// True for the first slot of a token and for separators.
+    fn is_start(self) -> bool;
+
+    /// Views stored halves as slots.
+    fn view(halves: &[u16]) -> &[Self];
+
+    /// Views stored halves as slots.
+    fn view_mut(halves: &mut [u16]) -> &mut [Self];
+}
+
+/// For up to 32,766 symbols.
+pub type Narrow = [u16; 1];
+/// For up to 2,147,483,646 symbols.
+pub type Wide = [u16; 2];
+
+/// Flag of the last slot of a token that takes at least two slots. Separator and filler have it, too.
+const LAST: u16 = 1 << 15;
+
+/// The low half comes first.
+impl<const W: usize> Slot for [u16; W] {
+    const SEPARATOR: Self = [u16::MAX; W];
+    const FILLER: Self = {
+        let mut filler = Self::SEPARATOR;
+        filler[0] -= 1;
+        filler
+    };
+    // The two greatest numbers are excluded: with the flag they would equal the separator and the filler.
+    const MAX_SYMBOLS: usize = if cfg!(test) && W == 1 { 300 } else { (1 << (16 * W - 1)) - 2 };
+
+    #[inline]
+    fn first(symbol: u32) -> Self {
+        let mut slot = [0; W];
+        for (part, half) in slot.iter_mut().enumerate() {
+            *half = (symbol >> (16 * part)) as u16;
+        }
+        slot
+    }
+
+    #[inline]
+    fn last(symbol: u32) -> Self {
+        let mut slot = Self::first(symbol);
+        slot[W - 1] |= LAST;
+        slot
+    }
+
+    #[inline]
+    fn symbol(mut self) -> u32 {
+        self[W - 1] &= !LAST;
+        self.iter().rev().fold(0, |symbol, &half| symbol << 16 | u32::from(half))
+    }
+
+    #[inline]
+    fn is_start(self) -> bool {
+        self[W - 1] < LAST || self == Self::SEPARATOR
+    }
+
+    #[inline]
+    fn view(halves: &[u16]) -> &[Self] {
+        halves.as_chunks().0
+    }
+
+    #[inline]
+    fn view_mut(halves: &mut [u16]) -> &mut [Self] {
+        halves.as_chunks_mut().0
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/slot.rs"]
+mod tests;

@@ -1,14 +1,113 @@
-//! Finding the frequent pairs and their positions.
+//! Finding the frequent pairs: upper bounds on the counts of all pairs, then the positions of those that may be frequent; in
+//! low-memory mode, the most frequent pair alone.
 
 use super::budget::Limits;
-use super::pair_count_bound::PairCountBound;
-use super::pair_map::PairMap;
-use super::pretoken_slots::PretokenSlots;
-use super::slot::Slot;
+use super::pairs::PairMap;
+use super::pretoken_slots::{PretokenSlots, Slot};
+use crate::batch::parallel::map_parts;
 use crate::error::Result;
+use crate::sys::hash::{fold, hash_pair};
 use crate::sys::interrupt::Interrupt;
-use crate::train::parts::map_parts;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Logarithm of the largest number of sums. They must fit into a core's cache.
+const MAX_SUMS_LOG2: u32 = if cfg!(test) { 12 } else { 18 };
+
+/// Sums of pair counts by hash bucket: an upper bound on the count of each pair in the bucket.
+///
+/// A pair whose sum is below the threshold cannot reach the threshold itself. Sums saturate at 2³² - 1.
+pub struct PairCountBound {
+    sums: Vec<u32>,
+    /// Number of positions of the pairs in each bucket; empty without a memory limit.
+    n_positions: Vec<u32>,
+    shift: u32,
+}
+
+impl PairCountBound {
+    /// Adds up the pairs of all pre-tokens, whose tokens take one slot each.
+    pub fn new<S: Slot>(slots: &PretokenSlots, limits: Limits, interrupt: Interrupt) -> Result<Self> {
+        // The bound is tight as long as few pairs share a sum.
+        let n_sums = (slots.n_slots() / 16).next_power_of_two().clamp(1 << 12, 1 << MAX_SUMS_LOG2);
+        let n_counted = if limits.is_limited() { n_sums } else { 0 };
+        let zeros =
+            || Self { sums: vec![0; n_sums], n_positions: vec![0; n_counted], shift: 64 - n_sums.trailing_zeros() };
+        let parts =
+            map_parts(slots.parts::<S>(limits.n_threads), limits.n_threads, interrupt, |_, part, interrupt| {
+                let mut bound = zeros();
+                slots.for_each_slot::<S>(part.clone(), interrupt, |_, left, right, count| {
+                    let count = u32::try_from(count).unwrap_or(u32::MAX);
+                    let bucket = bound.bucket(left.symbol(), right.symbol());
+                    // Adding zero at the ends of pre-tokens is cheaper than a branch.
+                    let count = if left == S::SEPARATOR || right == S::SEPARATOR { 0 } else { count };
+                    bound.sums[bucket] = bound.sums[bucket].saturating_add(count);
+                })?;
+                if limits.is_limited() {
+                    slots.for_each_slot::<S>(part, interrupt, |_, left, right, _| {
+                        let is_pair = left != S::SEPARATOR && right != S::SEPARATOR;
+                        let bucket = bound.bucket(left.symbol(), right.symbol());
+                        bound.n_positions[bucket] += u32::from(is_pair);
+                    })?;
+                }
+                Ok(bound)
+            })?;
+        let add = |mut total: Self, part: Self| {
+            for (sum, more) in total.sums.iter_mut().zip(part.sums) {
+                *sum = sum.saturating_add(more);
+            }
+            for (n_positions, more) in total.n_positions.iter_mut().zip(part.n_positions) {
+                *n_positions += more;
+            }
+            total
+        };
+        Ok(parts.into_iter().reduce(add).unwrap_or_else(zeros))
+    }
+
+    #[inline]
+    fn bucket(&self, left: u32, right: u32) -> usize {
+        (hash_pair(left, right) >> self.shift) as usize
+    }
+
+    /// The `n`-th greatest sum, 0 if there are fewer.
+    pub fn nth_greatest(&self, n: usize) -> u64 {
+        let mut sums: Vec<u32> = Vec::with_capacity(self.sums.len());
+        sums.extend(self.sums.iter().filter(|&&sum| sum > 0));
+        match sums.len().checked_sub(n.max(1)) {
+            Some(index) => u64::from(*sums.select_nth_unstable(index).1),
+            None => 0,
+        }
+    }
+
+    /// The greatest sum.
+    pub fn greatest(&self) -> u64 {
+        self.sums.iter().copied().max().map_or(0, u64::from)
+    }
+
+    /// False if the pair occurs less than `threshold` times.
+    #[inline]
+    pub fn may_reach(&self, threshold: u32, left: u32, right: u32) -> bool {
+        self.sums[self.bucket(left, right)] >= threshold
+    }
+
+    /// The lowest threshold from `lowest` on that at most `max_positions` positions may reach, and their number. `None`
+    /// if the most frequent pairs alone exceed `max_positions`. Without a memory limit, `lowest`.
+    pub fn lowest_threshold(&self, lowest: u64, max_positions: usize) -> Option<(u64, usize)> {
+        let buckets = self.sums.iter().copied().zip(self.n_positions.iter().copied());
+        let mut buckets: Vec<(u32, u32)> = buckets.filter(|&(sum, _)| u64::from(sum) >= lowest.max(1)).collect();
+        buckets.sort_unstable_by_key(|&(sum, _)| std::cmp::Reverse(sum));
+        let mut n_positions = 0;
+        for (sum, n_more) in buckets {
+            if n_positions + n_more as usize > max_positions {
+                // No threshold excludes saturated sums.
+                let has_threshold = n_positions > 0 && sum < u32::MAX;
+                return has_threshold.then(|| (u64::from(sum) + 1, n_positions));
+            }
+            n_positions += n_more as usize;
+        }
+        Some((lowest, n_positions))
+    }
+}
+
+// Finding the frequent pairs and their positions.
 
 /// A tracked pair.
 #[derive(Clone, Copy)]
@@ -216,4 +315,96 @@ impl Candidates {
 #[inline]
 fn byte_pair(left: u32, right: u32) -> Option<usize> {
     ((left | right) < 256).then_some(usize::from(left as u8) << 8 | usize::from(right as u8))
+}
+
+// Low-memory mode: finding the most frequent pair without its positions, which would not fit into memory.
+
+/// A pair and its count.
+pub type CountedPair = ((u32, u32), u64);
+
+/// The pair to merge next, `None` if no pair occurs `min_count` times. Tokens take one slot each.
+///
+/// Counts the pairs whose upper bound reaches a threshold, which starts at the greatest bound. If the best of them
+/// reaches the threshold, no other pair precedes it. Otherwise the threshold falls and the pairs are counted again.
+/// If there are too many pairs to count at once, they are counted in shares by hash.
+pub fn most_frequent<S: Slot>(
+    slots: &PretokenSlots,
+    bound: &PairCountBound,
+    min_count: u64,
+    limits: Limits,
+    precedes: impl Fn(CountedPair, CountedPair) -> bool,
+    interrupt: Interrupt,
+) -> Result<Option<CountedPair>> {
+    let mut threshold = bound.greatest();
+    let mut n_shares = 1;
+    loop {
+        let mut best: Option<CountedPair> = None;
+        let mut share = 0;
+        while share < n_shares {
+            let best_count = best.map_or(0, |(_, count)| count);
+            let threshold = threshold.max(min_count).max(best_count);
+            let Some(counts) = count_share::<S>(slots, bound, threshold, (share, n_shares), limits, interrupt)? else {
+                (share, n_shares) = (0, 2 * n_shares);
+                continue;
+            };
+            best = best_of(best, &counts, &precedes);
+            share += 1;
+        }
+        let best_count = best.map_or(0, |(_, count)| count);
+        if best_count >= threshold.max(min_count) || threshold <= min_count {
+            return Ok(best.filter(|_| best_count >= min_count));
+        }
+        threshold = best_count.max(threshold / 2).max(min_count);
+    }
+}
+
+/// The best of `best` and of the pairs in `parts`, whose counts add up.
+fn best_of(
+    mut best: Option<CountedPair>,
+    parts: &[PairMap<u64>],
+    precedes: &impl Fn(CountedPair, CountedPair) -> bool,
+) -> Option<CountedPair> {
+    for (index, part) in parts.iter().enumerate() {
+        for ((left, right), _) in part.iter() {
+            if parts[..index].iter().any(|earlier| earlier.get(left, right).is_some()) {
+                continue;
+            }
+            let count = parts[index..].iter().filter_map(|part| part.get(left, right)).sum();
+            let counted = ((left, right), count);
+            if best.is_none_or(|best| precedes(counted, best)) {
+                best = Some(counted);
+            }
+        }
+    }
+    best
+}
+
+/// Counts the pairs of one share whose bound reaches the threshold, one table per part of the pre-tokens. `None` if
+/// there are too many pairs.
+fn count_share<S: Slot>(
+    slots: &PretokenSlots,
+    bound: &PairCountBound,
+    threshold: u64,
+    (share, n_shares): (u64, u64),
+    limits: Limits,
+    interrupt: Interrupt,
+) -> Result<Option<Vec<PairMap<u64>>>> {
+    let least_sum = u32::try_from(threshold).unwrap_or(u32::MAX);
+    let is_in_share = |left, right| {
+        n_shares == 1 || fold(u64::from(left) << 32 | u64::from(right), 0xD6E8_FEB8_6659_FD93) % n_shares == share
+    };
+    let parts = map_parts(slots.parts::<S>(limits.n_threads), limits.n_threads, interrupt, |_, part, interrupt| {
+        let mut counts = PairMap::with_capacity(0);
+        let mut is_full = false;
+        slots.for_each_slot::<S>(part, interrupt, |_, left, right, count| {
+            let is_pair = left != S::SEPARATOR && right != S::SEPARATOR;
+            let (left, right) = (left.symbol(), right.symbol());
+            if is_pair && !is_full && bound.may_reach(least_sum, left, right) && is_in_share(left, right) {
+                *counts.entry(left, right) += count;
+                is_full = counts.n_pairs() > limits.max_candidates;
+            }
+        })?;
+        Ok((!is_full).then_some(counts))
+    })?;
+    Ok(parts.into_iter().collect())
 }

@@ -1,4 +1,4 @@
-use super::*;
+use super::super::*;
 use proptest::prelude::*;
 
 /// All bytes, these tokens without merges, and special tokens of which one is listed among them.

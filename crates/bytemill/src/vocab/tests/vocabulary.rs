@@ -1,4 +1,4 @@
-use super::*;
+use super::super::*;
 use crate::vocab::{MergedTokens, TokenList};
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! The tables against `regex-syntax`.
 
-use super::*;
+use super::super::*;
 
 #[test]
 fn table_equals_regex_syntax_on_every_code_point() {
