@@ -188,6 +188,13 @@ def test_help_imports_no_large_libraries(arguments: list[str]):
     assert not {f"bytemill.{name}" for name in ("corpus", "training", "shards", "lm", "analysis")} & modules
 
 
+def test_showing_a_tokenizer_imports_no_corpora(tokenizer_file: str):
+    modules = imported_by(
+        f"from bytemill.cli import main; assert main(['tokenizer', 'show', '{tokenizer_file}']) == 0"
+    )
+    assert not {f"bytemill.{name}" for name in ("corpus", "training", "shards", "lm")} & modules
+
+
 def test_encoding_a_corpus_imports_no_large_libraries(tokenizer_file: str):
     """Validation of records takes longer to import than encoding a small corpus."""
     arguments = ["data", "encode", tokenizer_file, "corpus.txt", "--output", "shards"]

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill._core import TextMarks
 from bytemill.comparison import compare
-from bytemill.comparison.costs import model_cost
+from bytemill.comparison.costs import _lines, articles, model_cost  # pyright: ignore[reportPrivateUsage]
 from bytemill.comparison.counting import MAX_UNITS, TokenTable, UnitSums
 from bytemill.comparison.differences import DifferenceCounter, vocabulary_difference
-from bytemill.comparison.languages import _lines, articles  # pyright: ignore[reportPrivateUsage]
 from bytemill.comparison.run import _names_of  # pyright: ignore[reportPrivateUsage]
 from bytemill.errors import CorpusError, ModelConfigError
 from bytemill.lm.planning import forward_flops, n_parameters

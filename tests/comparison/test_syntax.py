@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.comparison import compare
-from bytemill.comparison.syntax import LANGUAGES, _parser, leaf_boundaries  # pyright: ignore[reportPrivateUsage]
+from bytemill.comparison.counting import LANGUAGES, _parser, leaf_boundaries  # pyright: ignore[reportPrivateUsage]
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +87,7 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "a.py").write_text(CODE, encoding="utf-8")
     plain = compare(tokenizers, bytemill.Corpus.from_texts([CODE])).values["text"]["syntax_boundaries"]
     assert plain["a"].note == "no code by the names of the files"
-    monkeypatch.setattr("bytemill.comparison.syntax._parsers", {})
+    monkeypatch.setattr("bytemill.comparison.counting._parsers", {})
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
     without = compare(tokenizers, str(tmp_path / "a.py")).values["text"]["syntax_boundaries"]
     assert without["a"].value is None

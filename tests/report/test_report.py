@@ -11,20 +11,17 @@ from tests.report.page_script import without_script
 
 from bytemill.analysis.inspection import TextToken
 from bytemill.report import (
-    Bar,
     Chart,
     Figure,
+    Interval,
     Series,
     Table,
-    bar_chart,
-    column_chart,
     heat_map,
+    interval_chart,
     line_chart,
-    parts_chart,
 )
+from bytemill.report.charts import NARROW, WIDE, Linear, Logarithmic, powers_of_two, ticks
 from bytemill.report.rendering import environment
-from bytemill.report.scale import Linear, Logarithmic, powers_of_two, ticks
-from bytemill.report.shapes import NARROW, WIDE
 
 VOID = {"meta", "input", "br", "hr", "link", "img", "col"}
 HOSTILE = [
@@ -81,10 +78,13 @@ def style_sheet() -> str:
     return Checker(rendered('{% extends "page.html" %}')).style
 
 
-def bars() -> Chart:
-    return bar_chart(
-        "bars", "Bars", [Bar("a long name", 4.2, "4.20"), Bar("b", 1.0, "1.00", "lossy")], "bytes"
-    )
+def intervals() -> Chart:
+    rows = [
+        Interval("a long name", 4.2, 4.0, 4.5, "4.20"),
+        Interval("b", 1.0, 0.9, 1.1, "1.00", "f2"),
+        Interval("c", 2.0, 2.0, 2.0, "2.00"),
+    ]
+    return interval_chart("intervals", "Intervals", rows, "bytes")
 
 
 def lines() -> Chart:
@@ -105,22 +105,13 @@ def curves() -> Chart:
     return line_chart("curves", "Curves", "Two.", series, x_axis="step", y_axis="nats", levels=levels)
 
 
-def columns() -> Chart:
-    series = [("one", 1, [0.5, 0.25, 0.25]), ("two", 2, [0.1, 0.9, 0.0])]
-    return column_chart("cols", "Columns", "Pairs.", ["1", "2", "3+"], series, x_axis="bytes", y_axis="share")
-
-
-def parts() -> Chart:
-    return parts_chart("parts", "Parts", [Bar("read", 1.0, "1 s"), Bar("write", 0.0, "0 s", "f2")])
-
-
 def fields() -> Chart:
     return heat_map(
         "map", "Map", ["a", "b"], ["x", "y"], [[1.0, 2.0], [3.0, None]], shown=lambda value: f"{value:.1f}"
     )
 
 
-CHARTS = {"map": fields, "bars": bars, "lines": lines, "curves": curves, "columns": columns, "parts": parts}
+CHARTS = {"map": fields, "intervals": intervals, "lines": lines, "curves": curves}
 
 
 def assert_self_contained(checker: Checker) -> None:
@@ -182,20 +173,13 @@ def test_levels_are_dashed_lines_with_their_value():
     assert {"uniform: 9.01", "unigram: 6.80"} <= {shape.text for shape in drawing.shapes}
 
 
-def test_bars_are_as_long_as_their_values():
-    first, second = [
-        float(shape.attributes["width"] or 0)
-        for shape in bars().drawings[0].shapes
-        if shape.element == "rect"
-    ]
-    assert first / second == pytest.approx(4.2, rel=0.01)
-
-
-def test_columns_of_nothing_have_no_height():
-    shapes = columns().drawings[0].shapes
-    heights = [float(shape.attributes["height"] or 0) for shape in shapes if shape.element == "rect"]
-    assert min(heights) == 0
-    assert max(heights) > 100
+def test_intervals_are_as_long_as_the_distance_of_their_ends():
+    for drawing in intervals().drawings:
+        lengths = [
+            float(shape.attributes["width"] or 0) for shape in drawing.shapes if shape.element == "rect"
+        ]
+        assert lengths[0] / lengths[1] == pytest.approx(0.5 / 0.2, rel=0.01)
+        assert lengths[2] == 0
 
 
 @given(st.floats(1e-6, 1e9))
@@ -226,20 +210,23 @@ def test_a_line_of_a_single_point_is_drawn():
 def test_text_stays_text_wherever_it_stands(text: str):
     data = text.encode()
     line = line_chart("l", text, text, [Series(text, 1, [(1, 1), (2, 2)])], x_axis=text, y_axis=text)
-    column = column_chart("k", text, text, [text], [(text, 1, [1])], x_axis=text, y_axis=text)
+    table = heat_map("k", text, [text], [text], [[1.0]], shown=lambda _: text)
     document = rendered(
         """{% extends "page.html" %}{% block title %}{{ text }}{% endblock %}{% block main %}
         {% call blocks.section("s", text) %}
         {{ blocks.tiles([(text, text)]) }}{{ blocks.figure(figure) }}{{ blocks.chart(line) }}
-        {{ blocks.chart(column) }}{{ blocks.chart(parts) }}{{ blocks.token_view(tokens) }}
+        {{ blocks.chart(table) }}{{ blocks.token_view(tokens) }}
         {{ blocks.chips([data]) }}{{ blocks.merge_list([((data, data), 3)]) }}{{ blocks.command(text) }}
         {% endcall %}{% endblock %}""",
         text=text,
         data=data,
-        figure=Figure(bar_chart("c", text, [Bar(text, 1, text)], text), text, Table(text, [text], [[text]])),
+        figure=Figure(
+            interval_chart("c", text, [Interval(text, 1, 1, 1, text)], text),
+            text,
+            Table(text, [text], [[text]]),
+        ),
         line=line,
-        column=column,
-        parts=parts_chart("p", text, [Bar(text, 1, text)]),
+        table=table,
         tokens=[TextToken(1, data, False, 0), TextToken(2, data, True, len(data))],
     )
     checker = Checker(without_script(document))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.analysis.inspection import TextToken, inspect
-from bytemill.report.token_picture import tokens_svg
+from bytemill.report.tokens import tokens_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"

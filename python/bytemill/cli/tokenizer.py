@@ -339,7 +339,7 @@ def inspect(
     from bytemill.cli import tokenizer_views
     from bytemill.cli.output import progress_of_long_work
     from bytemill.cli.texts import text_input
-    from bytemill.report.token_picture import tokens_svg
+    from bytemill.report.tokens import tokens_svg
 
     if svg and (ids or explain or as_json):
         raise CycloptsError("give --svg without --ids, --explain and --json: the image has the ids")

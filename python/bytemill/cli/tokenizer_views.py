@@ -23,8 +23,6 @@ from bytemill.analysis.inspection import (
 from bytemill.analysis.metrics import format_text_metrics, format_tokenizer_metrics
 from bytemill.analysis.summary import size_buckets, token_info_to_dict, training_to_dict
 from bytemill.cli import output
-from bytemill.cli.summaries import corpus_notes
-from bytemill.corpus.documents import CorpusCounts
 from bytemill.formats.registry import FORMATS
 from bytemill.storage import is_url, shown
 from bytemill.system.units import format_bytes, format_count, format_rate, format_seconds, plural
@@ -420,6 +418,9 @@ def _spilled(report: TrainingReport) -> str:
 
 
 def _training_notes(report: TrainingReport) -> list[str]:
+    from bytemill.cli.summaries import corpus_notes
+    from bytemill.corpus import CorpusCounts
+
     # Replaced sequences are among the fields.
     counts = CorpusCounts(n_skipped_bytes=report.n_skipped_bytes, n_broken=report.n_broken)
     return [*report.notes, *corpus_notes(counts)]

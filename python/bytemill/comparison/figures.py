@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bytemill.comparison.counting import Columns, TokenTable
+    from bytemill.comparison.counting import Columns, SyntaxMarks, TokenTable
     from bytemill.comparison.ngram import NgramModels, NgramScore
-    from bytemill.comparison.syntax import SyntaxMarks
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 

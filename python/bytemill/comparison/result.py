@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bytemill.analysis.inspection import TextToken
-    from bytemill.comparison.costs import ModelCost, Speed
+    from bytemill.comparison.costs import ModelCost, Parallel, Speed
     from bytemill.comparison.differences import TextDifference, VocabularyDifference
     from bytemill.comparison.figures import Value
-    from bytemill.comparison.languages import Parallel
 
 Rows = list[tuple[str, ...]]
 """The first row is the header."""

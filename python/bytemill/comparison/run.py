@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from bytemill._core import __version__
 from bytemill.analysis.inspection import inspect
-from bytemill.comparison.costs import SAMPLE_BYTES, check_preset, measure_speed, model_cost
-from bytemill.comparison.counting import TokenTable, count_group
+from bytemill.comparison.costs import SAMPLE_BYTES, check_preset, measure_parallel, measure_speed, model_cost
+from bytemill.comparison.counting import SYNTAX_BYTES, SyntaxMarks, TokenTable, count_group
 from bytemill.comparison.differences import DifferenceCounter, pairs_of, vocabulary_difference
 from bytemill.comparison.figures import FIGURES, Counted, Value, best_of
-from bytemill.comparison.languages import measure_parallel
 from bytemill.comparison.ngram import NgramModels
 from bytemill.comparison.result import ComparisonData, comma_separated, latex, markdown
-from bytemill.comparison.syntax import SYNTAX_BYTES, SyntaxMarks
 from bytemill.corpus import Corpus
 from bytemill.corpus.options import check_separator
 from bytemill.errors import CorpusError, TokenizerError

@@ -1,84 +1,188 @@
-"""Charts as SVG shapes: bars, values with intervals, lines, grouped columns, and one bar in parts.
+"""Charts as SVG shapes: scales, shapes, then values with intervals, tables of numbers, and lines.
 
 Each chart is drawn twice, for a screen and for a phone, so that text keeps its size. The page shows one of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from bytemill.report.scale import Linear, Logarithmic, nice_range, powers_of_two, text_width, ticks
-from bytemill.report.shapes import NARROW, Chart, Shape, box, drawings, label, line, path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_ROW_HEIGHT, _BAR_HEIGHT = 34, 22
+
+_CHARACTER_WIDTH = 0.56
+"""Mean character width of a sans-serif typeface, as a fraction of the font size."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Linear scale: map `smallest` to `start` and `largest` to `end`."""
+
+    largest: float
+    start: float
+    end: float
+    smallest: float = 0.0
+
+    def __call__(self, value: float) -> float:
+        """Return the position of `value`."""
+        span = self.largest - self.smallest
+        return self.start + (self.end - self.start) * ((value - self.smallest) / span if span else 0.0)
+
+
+@dataclass(frozen=True)
+class Logarithmic:
+    """Logarithmic scale: map `smallest` to `start` and `largest` to `end`; both values are positive."""
+
+    smallest: float
+    largest: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Return the position of `value`."""
+        if self.largest <= self.smallest:
+            return (self.start + self.end) / 2
+        share = math.log(value / self.smallest) / math.log(self.largest / self.smallest)
+        return self.start + (self.end - self.start) * share
+
+
+def ticks(largest: float, n_wanted: int = 5) -> list[float]:
+    """Return round values from 0 to at least `largest`, in about `n_wanted` steps.
+
+    >>> ticks(4.3), ticks(0.23), ticks(70)
+    ([0, 1, 2, 3, 4, 5], [0, 0.05, 0.1, 0.15, 0.2, 0.25], [0, 20, 40, 60, 80])
+    """
+    if largest <= 0:
+        return [0, 1]
+    rough = largest / n_wanted
+    magnitude = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * magnitude for factor in (1, 2, 2.5, 5, 10) if factor * magnitude >= rough * 0.999)
+    n_steps = math.ceil(largest / step - 1e-9)
+    return [_tidy(number * step) for number in range(n_steps + 1)]
+
+
+def nice_range(low: float, high: float, n_wanted: int = 5) -> list[float]:
+    """Return round values from at most `low` to at least `high`, in about `n_wanted` steps.
+
+    >>> nice_range(2.18, 2.41), nice_range(3, 3)
+    ([2.15, 2.2, 2.25, 2.3, 2.35, 2.4, 2.45], [2.4, 2.6, 2.8, 3, 3.2, 3.4, 3.6])
+    """
+    if high <= low:
+        half = abs(low) / 6 or 0.5
+        low, high = low - half, high + half
+    step = ticks(high - low, n_wanted)[1]
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [_tidy(number * step) for number in range(first, last + 1)]
+
+
+def powers_of_two(smallest: float, largest: float) -> list[int]:
+    """Return the powers of two from `smallest` to `largest`.
+
+    >>> powers_of_two(257, 5000)
+    [512, 1024, 2048, 4096]
+    """
+    first, last = math.ceil(math.log2(smallest) - 1e-9), math.floor(math.log2(largest) + 1e-9)
+    return [2**power for power in range(first, last + 1)]
+
+
+def text_width(text: str, size: float = 13) -> float:
+    """Estimate the width of a text in pixels."""
+    return len(text) * size * _CHARACTER_WIDTH
+
+
+def _tidy(value: float) -> float:
+    rounded = round(value, 10)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+WIDE, NARROW = 720, 360
+"""Widths that charts are drawn for."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One SVG element."""
+
+    element: str
+    attributes: dict[str, str | float | None]
+    text: str = ""
+    tooltip: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A chart drawn for one width."""
+
+    name: str
+    """"wide" or "narrow"."""
+    width: float
+    height: float
+    shapes: list[Shape]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart and its text alternative."""
+
+    id: str
+    """Unique on the page."""
+    title: str
+    description: str
+    drawings: list[Drawing]
+    legend: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """(CSS class of the colour, meaning)."""
+
+
+def drawings(draw: Callable[[float], tuple[float, list[Shape]]]) -> list[Drawing]:
+    """Draw for both widths; `draw` returns the height and the shapes for a width."""
+    return [Drawing(name, width, *draw(width)) for name, width in (("wide", WIDE), ("narrow", NARROW))]
+
+
+def label(x: float, y: float, text: str, css_class: str | None = None, anchor: str | None = None) -> Shape:
+    """Draw text with its base line at `y`."""
+    position = {"x": round(x, 2), "y": round(y, 2)}
+    return Shape("text", {**position, "text-anchor": anchor, "class": css_class}, text)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, css_class: str) -> Shape:
+    """Draw a straight line."""
+    ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
+    return Shape("line", {**{name: round(value, 2) for name, value in ends.items()}, "class": css_class})
+
+
+def box(  # noqa: PLR0917 (position, size, style, as in SVG)
+    x: float, y: float, width: float, height: float, css_class: str, tooltip: str, *, radius: float = 2
+) -> Shape:
+    """Draw a rectangle."""
+    sides = {"x": x, "y": y, "width": max(0.0, width), "height": max(0.0, height), "rx": radius}
+    attributes = {name: round(value, 2) for name, value in sides.items()}
+    return Shape("rect", {**attributes, "class": css_class}, tooltip=tooltip)
+
+
+def path(points: Sequence[tuple[float, float]], css_class: str) -> Shape:
+    """Draw lines from point to point."""
+    steps = " L".join(f"{x:.2f},{y:.2f}" for x, y in points)
+    return Shape("path", {"d": f"M{steps}", "class": css_class})
+
+
 _TOP, _PLOT_HEIGHT = 24.0, 250.0
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One bar of a bar chart, or one part of a whole."""
-
-    label: str
-    value: float
-    shown: str
-    """The value as text."""
-    css_class: str = "f1"
-
-
-@dataclass(frozen=True)
 class Series:
-    """A line, or the columns of one colour."""
+    """A line."""
 
     name: str
     colour: int
     """1 to 7, as in the style sheet."""
     points: Sequence[tuple[float, float]]
-    """(x, y); columns ignore x."""
+    """(x, y)."""
     dashed: bool = False
     has_dots: bool = True
     """Mark each point of a line and give it a tooltip."""
-
-
-def bar_chart(id_: str, title: str, bars: Sequence[Bar], axis: str) -> Chart:
-    """Draw horizontal bars from 0.
-
-    Args:
-        id_: Identifier of the chart, unique on the page.
-        title: What the chart shows.
-        bars: The bars, from top to bottom.
-        axis: Quantity and unit of the values.
-    """
-
-    def draw(width: float) -> tuple[float, list[Shape]]:
-        narrow = width <= NARROW
-        left = 2.0 if narrow else 14 + max(text_width(bar.label) for bar in bars)
-        right = width - 12 - max(text_width(bar.shown, 14) for bar in bars)  # bold
-        row_height = _ROW_HEIGHT + 18 if narrow else _ROW_HEIGHT
-        bottom = row_height * len(bars) + 6
-        steps = ticks(max(bar.value for bar in bars), 4 if narrow else 6)
-        scale = Linear(steps[-1], left, right)
-        shapes = [line(scale(x), 0, scale(x), bottom, "axis" if x == 0 else "grid") for x in steps]
-        for row, bar in enumerate(bars):
-            top = row * row_height + (24 if narrow else (row_height - _BAR_HEIGHT) / 2)
-            middle, end = top + _BAR_HEIGHT / 2 + 4.5, scale(bar.value)
-            tooltip = f"{bar.label}, {axis}: {bar.shown}"
-            shapes += [
-                box(left, top, end - left, _BAR_HEIGHT, bar.css_class, tooltip),
-                label(end + 7, middle, bar.shown, "strong"),
-                label(left + 4, top - 6, bar.label)
-                if narrow
-                else label(left - 10, middle, bar.label, anchor="end"),
-            ]
-        shapes += [label(scale(x), bottom + 17, f"{x:g}", "small", "middle") for x in steps]
-        shapes.append(label((left + right) / 2, bottom + 36, axis, "small", "middle"))
-        return bottom + 42, shapes
-
-    described = "; ".join(f"{bar.label} {bar.shown}" for bar in bars)
-    return Chart(id_, title, f"Horizontal bars, {axis}: {described}.", drawings(draw))
 
 
 @dataclass(frozen=True)
@@ -231,7 +335,7 @@ def line_chart(
         left, right, bottom = 34.0, width - 14, _TOP + _PLOT_HEIGHT
         values = [y for _, y in points] + [y for _, y in levels]
         steps = ticks(max(values)) if from_zero else nice_range(min(values), max(values))
-        shapes, y_scale = _y_axis(steps, left, right, y_axis, lambda y: f"{y:g}")
+        shapes, y_scale = _y_axis(steps, left, right, y_axis)
         if log_x:
             x_scale = Logarithmic(first, last, left + 12, right - 12)
             marks = [first, *(power for power in powers_of_two(first, last) if power > 1.5 * first)]
@@ -262,85 +366,12 @@ def line_chart(
     return Chart(id_, title, description, drawings(draw), [(f"f{one.colour}", one.name) for one in series])
 
 
-def column_chart(
-    id_: str,
-    title: str,
-    description: str,
-    names: Sequence[str],
-    series: Sequence[tuple[str, int, Sequence[float]]],
-    *,
-    x_axis: str,
-    y_axis: str,
-) -> Chart:
-    """Draw grouped columns of shares, from 0 to 1, labelled in per cent.
-
-    Args:
-        id_: Identifier of the chart, unique on the page.
-        title: What the chart shows.
-        description: The chart in words, for readers who do not see it.
-        names: Labels of the groups.
-        series: (name, colour, share per group) of the columns side by side.
-        x_axis: Quantity that the names measure.
-        y_axis: Quantity that the shares measure.
-    """
-
-    def draw(width: float) -> tuple[float, list[Shape]]:
-        left, right, bottom = 44.0, width - 2, _TOP + _PLOT_HEIGHT
-        highest = max(share for _, _, shares in series for share in shares)
-        shapes, y_scale = _y_axis(ticks(highest), left, right, y_axis, lambda y: f"{y * 100:g} %")
-        group_width = (right - left) / len(names)
-        column_width = group_width * 0.76 / len(series)
-        for group, name in enumerate(names):
-            start = left + group_width * (group + 0.12)
-            for column, (name_, colour, shares) in enumerate(series):
-                share = shares[group]
-                tooltip = f"{name} {x_axis}: {share * 100:.1f} %, {name_}"
-                x, y = start + column * column_width, y_scale(share)
-                shapes.append(box(x, y, column_width, bottom - y, f"f{colour}", tooltip, radius=1))
-            # A phone has room for every other name, and always for the last.
-            if width > NARROW or (len(names) - 1 - group) % 2 == 0:
-                middle = left + group_width * (group + 0.5)
-                shapes.append(label(middle, bottom + 17, name, "small", "middle"))
-        shapes.append(line(left, bottom, right, bottom, "axis"))
-        shapes.append(label((left + right) / 2, bottom + 37, x_axis, "small", "middle"))
-        return bottom + 43, shapes
-
-    legend = [(f"f{colour}", name) for name, colour, _ in series]
-    return Chart(id_, title, description, drawings(draw), legend)
-
-
-def parts_chart(id_: str, title: str, parts: Sequence[Bar]) -> Chart:
-    """Draw one bar in parts that add up to the whole, with a legend.
-
-    Args:
-        id_: Identifier of the chart, unique on the page.
-        title: What the chart shows.
-        parts: The parts, from left to right.
-    """
-    meanings = [f"{part.label}: {part.shown}" for part in parts]
-
-    def draw(width: float) -> tuple[float, list[Shape]]:
-        scale = Linear(sum(part.value for part in parts), 0, width)
-        shapes: list[Shape] = []
-        before = 0.0
-        for part, tooltip in zip(parts, meanings, strict=True):
-            css_class = f"{part.css_class} gap"
-            shapes.append(box(scale(before), 0, scale(part.value), 40, css_class, tooltip, radius=0))
-            before += part.value
-        return 40, shapes
-
-    legend = [(part.css_class, meaning) for part, meaning in zip(parts, meanings, strict=True)]
-    return Chart(id_, title, f"One bar in parts: {'; '.join(meanings)}.", drawings(draw), legend)
-
-
-def _y_axis(
-    steps: Sequence[float], left: float, right: float, name: str, shown: Callable[[float], str]
-) -> tuple[list[Shape], Linear]:
+def _y_axis(steps: Sequence[float], left: float, right: float, name: str) -> tuple[list[Shape], Linear]:
     """Draw the vertical axis with its grid, and return the scale of the plot area."""
     scale = Linear(steps[-1], _TOP + _PLOT_HEIGHT, _TOP, steps[0])
     shapes = [label(0, _TOP - 12, name, "small")]
     for step in steps:
         y = scale(step)
         shapes.append(line(left, y, right, y, "axis" if step == steps[0] else "grid"))
-        shapes.append(label(left - 7, y + 4, shown(step), "small", "end"))
+        shapes.append(label(left - 7, y + 4, f"{step:g}", "small", "end"))
     return shapes, scale

@@ -18,7 +18,7 @@ from bytemill.system import units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bytemill.report.shapes import Chart
+    from bytemill.report.charts import Chart
 
 
 @dataclass(frozen=True)

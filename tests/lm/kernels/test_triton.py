@@ -29,11 +29,11 @@ ATTENTION = {"N_HEADS": 4, "N_GROUPS": 2, "WIDTH": 80, "BLOCK_WIDTH": 128, "BLOC
 @pytest.mark.parametrize(
     ("module", "kernel", "constants"),
     [
-        ("norm", "_forward_kernel", {"bias_ptr": None, "CENTRED": False, "BLOCK": 1024}),
-        ("norm", "_forward_kernel", {"CENTRED": True, "BLOCK": 1024}),
-        ("norm", "_backward_kernel", {"CENTRED": True, "BLOCK": 1024}),
-        ("cross_entropy", "_kernel", {"SOFT_CAP": None, "BLOCK": 4096}),
-        ("cross_entropy", "_kernel", {"SOFT_CAP": 30.0, "BLOCK": 4096}),
+        ("layers", "_norm_forward_kernel", {"bias_ptr": None, "CENTRED": False, "BLOCK": 1024}),
+        ("layers", "_norm_forward_kernel", {"CENTRED": True, "BLOCK": 1024}),
+        ("layers", "_norm_backward_kernel", {"CENTRED": True, "BLOCK": 1024}),
+        ("layers", "_loss_kernel", {"SOFT_CAP": None, "BLOCK": 4096}),
+        ("layers", "_loss_kernel", {"SOFT_CAP": 30.0, "BLOCK": 4096}),
         ("attention", "_forward_kernel", ATTENTION),
         ("attention", "_queries_kernel", ATTENTION),
         ("attention", "_keys_kernel", ATTENTION),

@@ -4,9 +4,9 @@
 //! request. Reading order:
 //!
 //! 1. `pattern`: the interface, and several patterns in a row. `named`: the table of patterns with a matcher of their own.
-//! 2. `rules`, `contraction`: what these patterns differ in. `tests/reference`: their matcher one character at a time. `compile`: which
+//! 2. `rules`: what these patterns differ in. `tests/reference`: their matcher one character at a time. `compile`: which
 //!    other expressions have such rules.
-//! 3. `classify`, `chars`, `carry`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
+//! 3. `classify`, `chars`, `block`, `blocks`: the matcher on bit masks of 64 or 512 bytes.
 //! 4. `custom`, `automaton`: other expressions, and several in a row, by an automaton where that is possible. `spaces`: splitting
 //!    before spaces. `expression`: reading expressions. `cut`: safe cuts of a text.
 

@@ -84,7 +84,7 @@ pub trait Classify: Copy {
         }
     }
 
-    /// Finds the characters in the [`CJK`](CJK) ranges. Only bits of first bytes are meaningful.
+    /// Finds the characters in the [`CJK`] ranges. Only bits of first bytes are meaningful.
     #[inline(always)]
     fn cjk(self, window: &Window) -> u64 {
         u64::MAX.filter(|k| is_cjk(window[k], window[k + 1]))

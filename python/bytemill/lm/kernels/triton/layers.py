@@ -62,7 +62,7 @@ def normalized(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, *, ce
 
 
 @triton.jit
-def _forward_kernel(
+def _norm_forward_kernel(
     x_ptr, weight_ptr, bias_ptr, y_ptr, statistics_ptr, width, eps, CENTRED: tl.constexpr, BLOCK: tl.constexpr
 ):
     row, n_rows = tl.program_id(0), tl.num_programs(0)
@@ -83,7 +83,7 @@ def _forward_kernel(
 
 
 @triton.jit
-def _backward_kernel(
+def _norm_backward_kernel(
     gradient_ptr,
     x_ptr,
     weight_ptr,
@@ -131,7 +131,7 @@ def _normalize(
     y, statistics = _empty_results(x, weight, bias, eps, centred)
     if len(x):
         block, warps = _block(x.shape[1])
-        _forward_kernel[(len(x),)](
+        _norm_forward_kernel[(len(x),)](
             x, weight, bias, y, statistics, x.shape[1], eps, CENTRED=centred, BLOCK=block, num_warps=warps
         )
     return y, statistics
@@ -159,7 +159,7 @@ def _normalize_backward(
     d_bias = torch.empty_like(d_weight) if has_bias else None
     if n_rows:
         block, warps = _block(width)
-        _backward_kernel[(n_programs,)](
+        _norm_backward_kernel[(n_programs,)](
             gradient,
             x,
             weight,
@@ -246,7 +246,7 @@ def _logits(row_ptr, columns, vocab_size, SOFT_CAP: tl.constexpr):
 
 
 @triton.jit
-def _kernel(
+def _loss_kernel(
     logits_ptr,
     targets_ptr,
     losses_ptr,
@@ -297,7 +297,7 @@ def _replace_by_gradient(
         raise ValueError("logits must be contiguous")
     if len(logits):
         block = min(_MAX_BLOCK, triton.next_power_of_2(logits.shape[1]))
-        _kernel[(len(logits),)](
+        _loss_kernel[(len(logits),)](
             logits,
             targets.contiguous(),
             losses,
