@@ -11,10 +11,9 @@ import scipy.stats
 
 from bytemill.errors import RunConfigError
 from bytemill.experiment.findings import OVERALL, Findings
-from bytemill.experiment.report import report
+from bytemill.experiment.report import means_table, pairs_table, report
 from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import holm
-from bytemill.experiment.tables import means_table, pairs_table
 from tests.report.page_script import without_script
 
 from .made_up import DOMAINS, N_SEEDS, NAMES, write_scores, write_study, write_trials

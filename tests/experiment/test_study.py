@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bytemill.errors import BytemillError
-from bytemill.experiment.grid import cells, tokenizer_sources, trials
-from bytemill.experiment.study import Study, load_study
+from bytemill.experiment.study import Study, cells, load_study, tokenizer_sources, trials
 
 from .conftest import STUDY
 

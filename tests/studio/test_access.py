@@ -11,10 +11,9 @@ import httpx
 import pytest
 
 from bytemill.errors import OutputError
-from bytemill.studio import addresses, server
-from bytemill.studio.addresses import reachable_host
+from bytemill.studio import security, server
 from bytemill.studio.library import Library
-from bytemill.studio.security import Access, Guard
+from bytemill.studio.security import Access, Guard, reachable_host
 from bytemill.studio.server import Address, listen, running
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - nothing listens there in these tests
@@ -172,7 +171,7 @@ def test_the_printed_address_is_one_that_others_reach(
             raise OSError("no route")
         return routes[wanted]
 
-    monkeypatch.setattr(addresses, "_outward_address", outward)
+    monkeypatch.setattr(security, "_outward_address", outward)
     with socket.socket(family) as own:
         is_without_ipv6 = family == socket.AF_INET and socket.AF_INET not in routes
         assert reachable_host(own) == ("box" if is_without_ipv6 else host)
@@ -188,7 +187,7 @@ def test_the_printed_address_holds_the_token(monkeypatch: pytest.MonkeyPatch):
             return EVERYWHERE[0], 9000
 
     monkeypatch.setattr(server, "_bound_socket", lambda *_: Everywhere())
-    monkeypatch.setattr(addresses, "_outward_address", lambda _: "192.168.1.5")
+    monkeypatch.setattr(security, "_outward_address", lambda _: "192.168.1.5")
     found = listen(EVERYWHERE[0], 9000)
     assert found.url == f"http://192.168.1.5:9000/?token={found.access.token}"
     assert len(found.access.token or "") >= 32

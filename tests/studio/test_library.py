@@ -10,7 +10,7 @@ import pytest
 import bytemill
 from bytemill.errors import CorpusError
 from bytemill.lm.training import config
-from bytemill.studio import run_settings
+from bytemill.studio import run_files
 from bytemill.studio.library import Library, Shelf
 
 
@@ -123,4 +123,4 @@ def test_the_studio_starts_without_torch(is_installed: bool):
 
 
 def test_the_table_of_paths_is_the_one_of_runs():
-    assert run_settings._PATHS == config.TABLE
+    assert run_files._PATHS == config.TABLE

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytemill.studio.metrics_feed import STEP_COLUMNS, read_new
+from bytemill.studio.run_files import STEP_COLUMNS, read_new
 from tests.studio.conftest import id_of
 
 

@@ -13,8 +13,8 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from bytemill.studio import connection, security
-from bytemill.studio.connection import HEADER_SECONDS, READER_SECONDS, Connection
+from bytemill.studio import security, server
+from bytemill.studio.server import HEADER_SECONDS, READER_SECONDS, Connection
 
 
 @contextmanager
@@ -32,13 +32,13 @@ def read_all(own: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /api/v1/status HTTP/1.1\r\nhost: HOST\r\n"])
 def test_headers_that_do_not_end_close_the_connection(url: str, sent: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connection, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(server, "HEADER_SECONDS", 0.2)
     with connected(url, sent) as own:
         assert read_all(own) == b""
 
 
 def test_the_next_headers_on_a_connection_have_the_same_time(url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connection, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(server, "HEADER_SECONDS", 0.2)
     with connected(url, b"GET /api/v1/status HTTP/1.1\r\nhost: HOST\r\n\r\n") as own:
         assert own.recv(65536).startswith(b"HTTP/1.1 200 ")
         own.sendall(b"GET /api")

@@ -250,7 +250,7 @@ class StudyView:
 
 def write_findings(findings: "Findings") -> None:
     """Print the tables of a study."""
-    from bytemill.experiment.tables import (
+    from bytemill.experiment.report import (
         hellaswag_table,
         learning_table,
         means_table,

@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.experiment.grid import cells, trials
-from bytemill.experiment.prepare import StudyInputs
-from bytemill.experiment.probe import probe_rates
+from bytemill.experiment.prepare import StudyInputs, probe_rates
 from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import LEARNED_SHARE, detectable_difference
-from bytemill.experiment.study import load_study
+from bytemill.experiment.study import cells, load_study, trials
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.run import rate_share
 

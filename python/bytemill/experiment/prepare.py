@@ -1,13 +1,17 @@
-"""What the models of a study need: text, tokenizers, shapes. Text and tokenizers are kept, and made again only if their
-inputs changed."""
+"""What the models of a study need: text, tokenizers, shapes, shards, and the measured speed of training.
+
+All are kept, and made again only if their inputs changed.
+"""
 
 from __future__ import annotations
 
 import json
+import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,23 +19,29 @@ from bytemill.corpus import Corpus
 from bytemill.errors import RunConfigError
 from bytemill.experiment.budget import Allowance, allowance, padded_sizes, with_equal_parameters
 from bytemill.experiment.documents import END, StoredText, store_text
-from bytemill.experiment.grid import TokenizerSource, tokenizer_sources
 from bytemill.experiment.results import StudyFolder, read_rates
 from bytemill.experiment.scoring import common_context
+from bytemill.experiment.study import TokenizerSource, tokenizer_sources
 from bytemill.lm.planning import parameters_by_part
+from bytemill.lm.training.config import resolve
+from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.trainer import train as train_model
+from bytemill.shards import TokenShards, encode_corpus
 from bytemill.storage.input_check import check_folder_is_no_input
+from bytemill.system.atomic_files import write_json
 from bytemill.tokenizer import open_tokenizer
 from bytemill.training.pipeline import TrainingStoppedEarly, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from bytemill.experiment.documents import StoredText
     from bytemill.experiment.study import Study
     from bytemill.lm.model_config import ModelConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
+
 
 _SAMPLE = 2_000_000
 """Bytes of the training text on which bytes per token are measured."""
@@ -270,3 +280,107 @@ class StudyInputs:
             for name, rate in rates.items()
             for tokenizer, _, model in [name.partition("/")]
         }
+
+
+def validation_shards(study_inputs: StudyInputs, tokenizer: str) -> dict[str, Path]:
+    """Encode the texts that learning curves are measured on; those shorter than a window are left out."""
+    context = max(
+        shape.context_length for (name, _), shape in study_inputs.shapes.items() if name == tokenizer
+    )
+    folders: dict[str, Path] = {}
+    for domain, text in study_inputs.domains.items():
+        folder = study_inputs.folder / "shards" / tokenizer / "validation" / domain
+        _encode(study_inputs, tokenizer, text, folder, {})
+        if len(TokenShards(folder)) > context:
+            folders[domain] = folder
+    return folders
+
+
+def train_shards(study_inputs: StudyInputs, tokenizer: str, seed: int) -> tuple[Path, int]:
+    """Encode the training text in the order of a seed, as much as the longest model of the tokenizer needs.
+
+    Returns:
+        The folder, and the bytes of text in it.
+    """
+    budget = study_inputs.study.budget
+    arms = [arm for arm in study_inputs.arms(study_inputs.rates) if arm.tokenizer == tokenizer]
+    if budget.equal == "bytes":
+        n_bytes = int(budget.amount)
+    else:
+        n_bytes = round(max(arm.allowance.n_bytes for arm in arms) * 1.02) + 1000
+    needed = max(arm.allowance.n_tokens for arm in arms) + 1
+    while True:
+        folder = study_inputs.folder / "shards" / tokenizer / f"seed{seed}"
+        _encode(study_inputs, tokenizer, study_inputs.train_text, folder, {"seed": seed, "n_bytes": n_bytes})
+        if budget.equal == "bytes" or len(TokenShards(folder)) >= needed:
+            return folder, n_bytes
+        n_bytes = round(n_bytes * 1.1)
+
+
+def _encode(
+    study_inputs: StudyInputs, tokenizer: str, text: StoredText, folder: Path, order: dict[str, Any]
+) -> None:
+    own = study_inputs.tokenizers[tokenizer]
+    mark = folder.parent / f"{folder.name}.inputs"
+    wanted = json.dumps([own.fingerprint, text.sha256, order]).encode()
+    if mark.exists() and mark.read_bytes() == wanted:
+        return
+    study_inputs.report(f"encoding {folder.relative_to(study_inputs.folder)}")
+    mark.unlink(missing_ok=True)
+    texts = (
+        text.in_order(order["seed"], order["n_bytes"])
+        if order
+        else (document.decode() for document in text.documents())
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    encode_corpus(
+        own,
+        Corpus.from_texts(texts),
+        folder,
+        documents=END,
+        allowed_special="none",
+        overwrite=True,
+    )
+    mark.write_bytes(wanted)
+
+
+_PROBE_STEPS = 20
+
+
+def probe_rates(
+    study_inputs: StudyInputs, report: Callable[[str], None], n_steps: int = _PROBE_STEPS
+) -> dict[tuple[str, str], float]:
+    """Return the tokens per second of each arm, measured once and kept in the folder of the study.
+
+    Args:
+        study_inputs: The text and tokenizers of the study.
+        report: Called with what is being measured.
+        n_steps: Steps to train; the first half is not measured.
+    """
+    known = dict(study_inputs.rates or {})
+    for (tokenizer, model), shape in study_inputs.shapes.items():
+        if (tokenizer, model) in known:
+            continue
+        report(f"measuring the speed of {tokenizer} with {model}")
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            n_bytes = int((n_steps * study_inputs.batch_size + 1) * shape.context_length * 8)
+            texts = study_inputs.train_text.in_order(0, n_bytes)
+            encode_corpus(study_inputs.tokenizers[tokenizer], Corpus.from_texts(texts), folder / "shards")
+            settings = {
+                "training.batch_size": 32,
+                **{f"model.{key}": value for key, value in shape.to_dict().items()},
+                **study_inputs.study.train_settings(),
+                "data.tokenizer": str(study_inputs.tokenizer_path(tokenizer)),
+                "data.train": str(folder / "shards"),
+                "training.steps": n_steps,
+                "schedule.warmup_steps": 0,
+                "run.folder": str(folder / "run"),
+                "run.log_every": max(1, n_steps // 4),
+                "run.checkpoint_every": 0,
+            }
+            records = read_metrics(train_model(resolve([("the probe", settings)])).metrics, "step")
+        rates = [record["tokens_per_second"] for record in records]
+        known[tokenizer, model] = float(np.median(rates[len(rates) // 2 :]))
+    write_json(study_inputs.rates_path, {f"{name}/{model}": rate for (name, model), rate in known.items()})
+    return known

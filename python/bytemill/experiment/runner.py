@@ -13,20 +13,20 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bytemill.comparison import compare
+from bytemill.comparison.run import MAX_TOKENIZERS
+from bytemill.corpus import Corpus
 from bytemill.errors import BytemillError, OutputError
-from bytemill.experiment.cell_job import cell_job
-from bytemill.experiment.cheap_figures import write_figures
 from bytemill.experiment.findings import Findings, tuning_bits
-from bytemill.experiment.grid import Cell, cells, trials
-from bytemill.experiment.prepare import StudyInputs
-from bytemill.experiment.probe import probe_rates
+from bytemill.experiment.job import cell_job
+from bytemill.experiment.prepare import StudyInputs, probe_rates
 from bytemill.experiment.report import report
 from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import choose_rate
 from bytemill.experiment.stored_study import StoredStudy
-from bytemill.experiment.study import load_study
+from bytemill.experiment.study import Cell, cells, load_study, trials
 from bytemill.storage import url_of
-from bytemill.system.atomic_files import write_text
+from bytemill.system.atomic_files import write_json, write_text
 from bytemill.system.locks import try_lock
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from bytemill.experiment.job import Job
     from bytemill.experiment.study import Study
+
 
 _STOP_SECONDS = 30
 """How long an interrupted cell may take to save its checkpoint."""
@@ -161,7 +162,7 @@ class _Run:
         self._publish()
         self._folder.write_failures(self._failures)
         self._on_event(Event("preparing", message="writing the report"))
-        write_figures(study_inputs)
+        _write_figures(study_inputs)
         write_text(self._folder.report, report(Findings(self._folder.path)))
 
     def _best_rate(self, cell: Cell) -> float:
@@ -319,3 +320,24 @@ def _n_gpus() -> int:
     import torch
 
     return torch.cuda.device_count()
+
+
+def _write_figures(study_inputs: StudyInputs) -> None:
+    """Write the figures that need no model, by tokenizer: means over the domains, null where a domain has no value."""
+    if not 2 <= len(study_inputs.tokenizers) <= MAX_TOKENIZERS:
+        return
+    texts = {
+        name: Corpus.from_texts([document.decode() for document in text.documents()])
+        for name, text in study_inputs.domains.items()
+    }
+    comparison = compare(study_inputs.tokenizers, texts)
+    figures: dict[str, dict[str, float | None]] = {}
+    for by_figure in comparison.values.values():
+        for figure, by_tokenizer in by_figure.items():
+            own = figures.setdefault(figure, dict.fromkeys(by_tokenizer, 0.0))
+            for name, value in by_tokenizer.items():
+                so_far = own[name]
+                own[name] = (
+                    None if so_far is None or value.value is None else so_far + value.value / len(texts)
+                )
+    write_json(study_inputs.folder / "figures.json", figures)

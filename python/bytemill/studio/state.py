@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from bytemill.studio.jobs import Jobs
-from bytemill.studio.texts import TextStore
-from bytemill.studio.tokenizer_cache import TokenizerCache
+from bytemill.studio.texts import TextStore, TokenizerCache
 
 if TYPE_CHECKING:
     from bytemill.studio.library import Library

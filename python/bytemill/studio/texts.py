@@ -1,4 +1,4 @@
-"""Texts that browsers edit, and their ids, which are sent as differences."""
+"""Texts that browsers edit, and their ids, which are sent as differences; tokenizers as views ask for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bytemill.studio.library import Library
     from bytemill.tokenizer.tokenizer import Tokenizer
+
 
 MAX_TEXTS = 64
 """Texts that are kept; the one that was used least recently makes room."""
@@ -233,3 +235,42 @@ def _n_equal(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> int:
     """Return how many elements at the start are equal; `a` and `b` are of the same size."""
     differs = a != b
     return int(differs.argmax()) if differs.any() else len(a)
+
+
+MAX_TRUNCATED = 6
+
+
+class TokenizerCache:
+    """Keeps the tokenizers that were truncated most recently.
+
+    Args:
+        library: Where the tokenizers are.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._truncated: OrderedDict[tuple[str, str, int], Tokenizer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, view: View) -> ViewTokenizer:
+        """Return the tokenizer of a view.
+
+        Raises:
+            NotThereError: There is no such tokenizer.
+            BytemillError: It cannot be opened or truncated.
+        """
+        opened = self._library.open_tokenizer(view.tokenizer)
+        whole = opened.tokenizer
+        if view.vocab_size is None or view.vocab_size >= len(whole):
+            return ViewTokenizer(whole, opened.stamp)
+        key = view.tokenizer, opened.stamp, view.vocab_size
+        with self._lock:
+            found = self._truncated.get(key)
+        if found is None:
+            found = whole.truncate(view.vocab_size)
+            with self._lock:
+                self._truncated[key] = found
+                while len(self._truncated) > MAX_TRUNCATED:
+                    self._truncated.popitem(last=False)
+        renumbered = {own: whole.special_tokens[token] for token, own in found.special_tokens.items()}
+        return ViewTokenizer(found, opened.stamp, renumbered)

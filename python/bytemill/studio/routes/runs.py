@@ -12,10 +12,9 @@ from fastapi import APIRouter, Request
 from bytemill.errors import RunConfigError
 from bytemill.studio.arrays import packed
 from bytemill.studio.files import plain, require_regular
-from bytemill.studio.metrics_feed import read_new
 from bytemill.studio.models import checkpoint_paths
 from bytemill.studio.routes.tokenizers import named
-from bytemill.studio.run_settings import read_settings
+from bytemill.studio.run_files import read_new, read_settings
 from bytemill.studio.schemas import Metrics, RunList, RunSummary, SkippedFile, SkippedList
 from bytemill.studio.state import Studio
 

@@ -1,9 +1,10 @@
-"""The metrics of a run, as they grow: only new records are read."""
+"""Files of a run: its settings, and its metrics as they grow, of which only new records are read."""
 
 from __future__ import annotations
 
 import json
 import os
+import tomllib
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -18,6 +19,45 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from bytemill.studio.library import Entry
+
+
+_MAX_SETTINGS_BYTES = 1 << 20
+_PATHS = "paths"
+"""The table of where relative paths start from (`lm.training.config.TABLE`, whose package needs torch)."""
+
+
+def read_settings(run: Entry) -> dict[str, Any]:
+    """Return the settings of a run by dotted name.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is not TOML, too large, or nested too deeply.
+    """
+    with open_regular(run.path / "config.toml", run.root) as file:
+        data = file.read(_MAX_SETTINGS_BYTES + 1)
+    if len(data) > _MAX_SETTINGS_BYTES:
+        raise ValueError("it has more than 1 MiB")
+    try:
+        settings = plain(tomllib.loads(data.decode(errors="replace")))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"it is not TOML: {error}") from error
+    settings.pop(_PATHS, None)  # a browser learns no paths of this machine
+    return _flat(settings)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= _flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
 
 _END_BYTES = 1024
 STEP_COLUMNS = (
