@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bytemill.corpus import Corpus
+from bytemill.data import TokenShards, encode_corpus
 from bytemill.errors import RunConfigError
 from bytemill.experiment.budget import Allowance, allowance, padded_sizes, with_equal_parameters
 from bytemill.experiment.documents import END, StoredText, store_text
@@ -26,7 +27,6 @@ from bytemill.lm.planning import parameters_by_part
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train as train_model
-from bytemill.shards import TokenShards, encode_corpus
 from bytemill.storage.input_check import check_folder_is_no_input
 from bytemill.system.atomic_files import write_json
 from bytemill.tokenizer import open_tokenizer
