@@ -23,11 +23,12 @@ from bytemill.tokenizer.tokenizer import Tokenizer, open_tokenizer
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Kind = Literal["ids", "offsets", "text"]
 LIBRARIES = ("tokenizers", "sentencepiece", "tiktoken")
 _BLOCK = 128
+_N_BLOCKS = 0x110000 // _BLOCK
 _EDGES = (
     *(
         "",
@@ -155,6 +156,7 @@ def verify_tokenizer(
     *,
     against: str = "auto",
     n_random: int = 3000,
+    blocks: Iterable[int] = range(_N_BLOCKS),
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
@@ -166,6 +168,7 @@ def verify_tokenizer(
         against: `"tokenizers"`, `"sentencepiece"`, `"tiktoken"`, the path or name of another tokenizer, or `"auto"` for
             the library of the file's format.
         n_random: Number of strings made of the tokenizer's tokens.
+        blocks: Numbers of the blocks of 128 code points of which a string is made.
         seed: Seed of the random strings.
         progress: Called with the number of texts compared and their total number.
 
@@ -175,7 +178,7 @@ def verify_tokenizer(
     """
     tokenizer = open_tokenizer(path)
     peer = open_peer(path, tokenizer, against)
-    all_texts = [*texts, *_made_texts(tokenizer, n_random, seed)]
+    all_texts = [*texts, *_made_texts(tokenizer, n_random, blocks, seed)]
     found: dict[tuple[Kind, bool], Difference] = {}
     for index, text in enumerate(all_texts):
         for kind, special in _MODES:
@@ -250,12 +253,12 @@ def _rate(encode: Callable[[str], object], texts: Sequence[str]) -> float:
 # Texts
 
 
-def _made_texts(tokenizer: Tokenizer, n_random: int, seed: int) -> Iterator[str]:
+def _made_texts(tokenizer: Tokenizer, n_random: int, blocks: Iterable[int], seed: int) -> Iterator[str]:
     yield SAMPLE
     yield from _EDGES
     rng = random.Random(seed)  # noqa: S311
     yield from _of_added_tokens(tokenizer)
-    for start in range(0, 0x110000, _BLOCK):
+    for start in (_BLOCK * block for block in blocks):
         if not 0xD800 <= start < 0xE000:
             yield _words([chr(start + i) for i in range(_BLOCK)], rng)
     yield from _of_tokens(tokenizer, n_random, rng)
