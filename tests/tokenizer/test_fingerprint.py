@@ -250,9 +250,13 @@ def test_the_fingerprint_ignores_what_does_not_affect_ids() -> None:
         ).truncate(258),
         # How often pairs stood in the corpus, and how ties were broken.
         by_merges(b"ab", merges=merges, special_tokens={END: 257}, merge_counts=[5], ties="huggingface"),
-        # What Hugging Face's decoder leaves out.
-        by_merges(b"ab", merges=merges, special_tokens={END: 257}, flags={END: TokenFlags(special=False)}),
     ]
+    # A token that is part of the text whatever special tokens are allowed.
+    ordinary = by_merges(
+        b"ab", merges=merges, special_tokens={END: 257}, flags={END: TokenFlags(special=False)}
+    )
+    assert ordinary.fingerprint != same[0].fingerprint
+    assert ordinary.encode_ordinary(END) == [257] != same[0].encode_ordinary(END)
     assert len({tokenizer.fingerprint for tokenizer in same}) == 1
     assert len({tuple(tokenizer.encode(TEXT)) for tokenizer in same}) == 1
     assert len(same[0].fingerprint) == 64

@@ -66,7 +66,7 @@ def test_vocab_and_merges_are_made_once_and_may_be_changed(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("vocab", "merges", "message"),
     [
-        ({}, [], r"all 256 bytes"),
+        ({}, [], r"all bytes of UTF-8"),
         ({i: token for i, token in BYTES.items() if i != 7}, [], r"the byte b\"\\x07\" is no token"),
         (BYTES | {256: b"a"}, [], r"b\"a\" is there twice, with the ids"),
         (BYTES | {256: b"ab", 257: b"ab"}, [(b"a", b"b")], r"b\"ab\" is there twice"),
@@ -108,8 +108,8 @@ def test_ranks_that_contradict_each_other_are_refused(more: Any, message: str) -
 
 
 def test_ranks_without_a_byte_are_refused() -> None:
-    ranks = {bytes([byte]): byte for byte in range(255)}
-    with pytest.raises(TokenizerError, match=r"the byte b\"\\xff\" is no token"):
+    ranks = {bytes([byte]): byte - 1 for byte in range(1, 256)}
+    with pytest.raises(TokenizerError, match=r"the byte b\"\\x00\" is no token"):
         bytemill.Tokenizer.from_spec(TokenizerSpec(pattern="gpt2", special_tokens={}, ranks=ranks))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import accumulate
@@ -27,7 +28,7 @@ from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -382,10 +383,8 @@ class TokenizersEncoder(LibraryEncoder):
         self._is_byte_level = '"ByteLevel"' in json.dumps(self._document.get("decoder"))
 
     def _opened(self, document: dict[str, Any]) -> Any:
-        try:
+        with _library_errors("tokenizers does not open the file"):
             return self._class.from_str(json.dumps(document))
-        except Exception as error:  # the library has no class of its own
-            raise TokenizerError(f"tokenizers does not open the file: {error}") from error
 
     def _for(self, allowed: frozenset[str]) -> Any:
         if allowed == self._special:
@@ -404,14 +403,17 @@ class TokenizersEncoder(LibraryEncoder):
 
     def _ids(self, texts: list[str], allowed: frozenset[str]) -> list[Sequence[int]]:
         encode = self._for(allowed).encode_batch_fast
-        return [encoding.ids for encoding in encode(texts, add_special_tokens=False)]
+        with _library_errors("tokenizers cannot encode a text"):
+            return [encoding.ids for encoding in encode(texts, add_special_tokens=False)]
 
     def _spans(self, text: str, allowed: frozenset[str]) -> tuple[list[int], list[tuple[int, int]]]:
-        encoding = self._for(allowed).encode(text, add_special_tokens=False)
+        with _library_errors("tokenizers cannot encode a text"):
+            encoding = self._for(allowed).encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
     def _text(self, ids: list[int]) -> str:
-        return self._whole.decode(ids, skip_special_tokens=False)
+        with _library_errors("tokenizers cannot decode ids"):
+            return self._whole.decode(ids, skip_special_tokens=False)
 
     def _token(self, token_id: int) -> bytes:
         piece = self._pieces[token_id]
@@ -689,6 +691,17 @@ class LibraryDocumentEncoder:
     def resume(self, carry: tuple[str, int, int | None, list[int], int | None] | None) -> None:
         """Continue from the `carry` of another encoder with the same options."""
         self._open, self._has_open = (carry[0], True) if carry else ("", False)
+
+
+@contextmanager
+def _library_errors(what: str) -> Generator[None]:
+    """Turn what a library raises, panics of Rust among it, into TokenizerError."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise TokenizerError(f"{what}: {error}", hint="the file may be damaged: download it again") from error
 
 
 def _without_surrogates(text: str, index: int) -> str:

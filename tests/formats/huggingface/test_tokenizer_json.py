@@ -332,8 +332,8 @@ def nested(depth: int) -> Any:
     ("change", "said"),
     [
         ({"version": "2.0"}, "version is '2.0'"),
-        ({"truncation": {"max_length": 5}}, "truncation is set"),
-        ({"padding": {"pad_id": 0}}, "padding is set"),
+        ({"truncation": 5}, "truncation"),
+        ({"padding": [0]}, "padding"),
         ({"normalizer": {"type": "Nmt"}}, "normalizer is 'Nmt'"),
         ({"normalizer": "NFC"}, "normalizer is 'NFC'"),
         ({"pre_tokenizer": None}, "pre_tokenizer is null"),

@@ -204,9 +204,6 @@ struct Text<'f>(#[serde(borrow)] Cow<'f, str>);
 
 // The tokens and merges of a `tokenizer.json` of byte-level BPE.
 
-/// The bytes that UTF-8 uses: a vocabulary has at least these besides the results of merges.
-const N_BYTES: usize = 243;
-
 /// Tokens with the merges of a file in its order, or those that are needed. `None` if they contradict the tokens.
 fn with_merges<'m>(
     tokens: TokenList,
@@ -285,7 +282,8 @@ impl Contents for TokenizerJson {
             return None;
         }
         let n_merges = merges.len();
-        if n_merges + N_BYTES <= tokens.len() {
+        let n_bytes = tokens.iter().filter(|(_, token)| token.len() == 1).count();
+        if n_merges + n_bytes <= tokens.len() {
             let merged = with_merges(tokens, merges, None)?;
             return Some(Self { merged, is_ranked: false, n_merges, foreign });
         }
