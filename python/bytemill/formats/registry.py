@@ -149,6 +149,7 @@ FORMATS: dict[str, FormatInfo] = {
         _BuiltIn(
             "huggingface", "tokenizer.json", (".json",), "huggingface.tokenizer_json", "a tokenizer.json"
         ),
+        _BuiltIn("tekken", "tekken.json", (), "tekken", "Mistral's tekken.json"),
         _BuiltIn("sentencepiece", "SentencePiece model", (), "sentencepiece", "a SentencePiece .model"),
         _BuiltIn("tiktoken", "rank file", (".tiktoken",), "tiktoken", "a .tiktoken rank file"),
         _BuiltIn("minbpe", "minbpe model", (".model",), "minbpe", "minbpe's .model"),
@@ -411,6 +412,8 @@ def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
             raise TokenizerFileError(
                 f"{path} contains {present} but not {missing}", hint="put both into the folder"
             )
+    if (path / "tekken.json").is_file():
+        return path / "tekken.json"
     if (path / "tokenizer.model").is_file():  # a SentencePiece model, or the rank file of Llama 3
         return path / "tokenizer.model"
     raise TokenizerFileError(f"{path}: no tokenizer in this folder", hint=supported_files())
