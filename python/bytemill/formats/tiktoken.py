@@ -69,6 +69,34 @@ def _llama3_special_tokens() -> dict[str, int]:
     return {f"<|{name}|>": 128_000 + i for i, name in enumerate(names)}
 
 
+def _llama4_special_tokens() -> dict[str, int]:
+    """Return the 2,048 special tokens of Llama 4, most of which are reserved."""
+
+    def reserved(name: str, start: int, stop: int) -> list[str]:
+        return [f"{name}_reserved_special_token_{i}" for i in range(start, stop)]
+
+    names = ["begin_of_text", "end_of_text", "fim_prefix", "fim_middle", "fim_suffix"]
+    names += ["header_start", "header_end", "eom", "eot", "step", *reserved("text_post_train", 0, 6)]
+    names += ["python_start", "python_end", "finetune_right_pad", *reserved("text_post_train", 8, 69)]
+    names += ["image_start", "image_end", *reserved("vision", 0, 2), "tile_x_separator", "tile_y_separator"]
+    names += [
+        *reserved("vision", 2, 6),
+        "image",
+        *reserved("vision", 6, 7),
+        "patch",
+        *reserved("vision", 7, 1048),
+    ]
+    names += [*reserved("reasoning", 0, 8), "reasoning_thinking_start", "reasoning_thinking_end"]
+    names += [f"reserved_special_token_{i}" for i in range(2048 - len(names))]
+    return {f"<|{name}|>": 200_000 + i for i, name in enumerate(names)}
+
+
+def _qwen_special_tokens() -> dict[str, int]:
+    """Return the special tokens of the first Qwen."""
+    names = ["endoftext", "im_start", "im_end", *(f"extra_{i}" for i in range(205))]
+    return {f"<|{name}|>": 151_643 + i for i, name in enumerate(names)}
+
+
 KNOWN_FILES = (
     KnownFile(
         "r50k_base",
@@ -111,6 +139,28 @@ KNOWN_FILES = (
         "82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
         "llama3",
         _llama3_special_tokens(),
+    ),
+    KnownFile(
+        "llama4",
+        200_000,
+        "d0bdbaf59b0762c8c807617e2d8ea51420eb1b1de266df2495be755c8e0ed6ed",
+        "o200k",
+        _llama4_special_tokens(),
+    ),
+    KnownFile(
+        "qwen",
+        151_643,
+        "b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
+        "qwen2",
+        _qwen_special_tokens(),
+    ),
+    # The ids of the other special tokens depend on the model's number of languages, 99 or 100.
+    KnownFile(
+        "whisper",
+        50_256,
+        "b34b360dbb493e781e479794586d661700670d65564001f23024971d1f2fa126",
+        "gpt2",
+        {"<|endoftext|>": 50_257, "<|startoftranscript|>": 50_258},
     ),
 )
 
@@ -253,12 +303,17 @@ def _parse(data: bytes, location: str) -> dict[bytes, int]:
     from bytemill.formats.spec import first_duplicate, missing_bytes
 
     ranks: dict[bytes, int] = {}
+    n_empty = 0
     # An iterator, so that a large file of another kind fails at its first line.
     for n_lines, line in enumerate(_LINES.finditer(data), start=1):
         entry = _parse_line(line[0])
         if entry is not None:
-            ranks[entry[0]] = entry[1]
-            if len(ranks) == n_lines:
+            # An empty token, such as that of Whisper, only keeps an id free.
+            if entry[0]:
+                ranks[entry[0]] = entry[1]
+            else:
+                n_empty += 1
+            if len(ranks) + n_empty == n_lines:
                 continue
         problem = (
             f"{shown(line[0])} is not a base64 token and its rank"
@@ -282,14 +337,16 @@ def _parse_line(line: bytes) -> tuple[bytes, int] | None:
     if len(parts) != 2 or not parts[1].isdigit() or len(parts[1]) > 10:
         return None
     try:
-        token = binascii.a2b_base64(parts[0], strict_mode=True)
+        token = b"" if parts[0] == _EMPTY else binascii.a2b_base64(parts[0], strict_mode=True)
     except ValueError:
         return None
     rank = int(parts[1])
-    return (token, rank) if token and rank <= MAX_ID else None
+    return (token, rank) if rank <= MAX_ID else None
 
 
 _LINES = re.compile(rb"[^\r\n]+")
+_EMPTY = b"="
+"""How files write an empty token."""
 
 
 def _line_number(data: bytes, offset: int) -> int:
