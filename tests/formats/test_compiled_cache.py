@@ -13,7 +13,7 @@ import pytest
 
 import bytemill
 from bytemill import Tokenizer
-from bytemill._core import TokenizerJson
+from bytemill._core import Encoder, TokenizerJson
 from bytemill.datasets import DECLARATION
 from bytemill.errors import TokenizerFileError
 from bytemill.formats import compiled_cache
@@ -159,6 +159,7 @@ def test_an_entry_of_another_file_does_not_pass(folder: Path, path: Path, tmp_pa
     name, block = only(folder).name.encode(), only(folder).read_bytes()
     loaded = tokenizer_json.load_tokenizer_json(path.read_bytes(), "t")
     assert loaded is not None
+    assert isinstance(loaded.core, Encoder)
     rest = json.dumps(json.loads(path.read_text()) | {"added_tokens": []})
     changed = loaded.core.compiled(rest, 400, 142)
     assert len(changed) != len(block)

@@ -60,7 +60,7 @@ def sentencepiece_model(values: Mapping[str, Value], location: str) -> bytes:
     trainer = _number(3, _UNIGRAM if is_unigram else _BPE) + _number(35, int(_BYTE in types))
     charsmap = values.get(_PREFIX + "precompiled_charsmap")
     rules = (
-        bytes(each % 256 for each in charsmap)
+        bytes(int(each) % 256 for each in charsmap)
         if isinstance(charsmap, array) and charsmap.typecode in "bB"
         else b""
     )

@@ -451,7 +451,8 @@ class TokenizersEncoder(LibraryEncoder):
             {"id": i, "content": token, **asdict(TokenFlags())}
             for token, i in sorted(tokens.items(), key=lambda item: item[1])
         ]
-        added = [*(self._document.get("added_tokens") or []), *entries]
+        known: list[dict[str, Any]] = self._document.get("added_tokens") or []
+        added = [*known, *entries]
         content = json.dumps({**json.loads(self.model.content), "added_tokens": added}).encode()
         encoder = TokenizersEncoder(replace(self.model, content=content))
         for token, token_id in tokens.items():

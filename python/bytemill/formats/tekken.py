@@ -116,7 +116,7 @@ def _special_tokens(entries: Any, n_special: int, location: str) -> dict[str, in
     if entries is None:
         named = dict(zip(_FIRST_VERSIONS, range(n_special), strict=False))
     else:
-        named = {}
+        named = dict[str, int]()
         for index, entry in enumerate(array_at(entries, location)):
             token, rank = (entry.get("token_str"), entry.get("rank")) if is_object(entry) else (None, None)
             if not isinstance(token, str) or type(rank) is not int or not 0 <= rank < n_special:

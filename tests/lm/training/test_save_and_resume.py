@@ -222,7 +222,7 @@ def test_equal_runs_have_equal_files(settings: Settings):
     resolved = settings(training__steps=2, model__dropout=0.1, optimizer__ema_decay=0.5)
     checkpoints: list[dict[str, bytes]] = []
     for _ in range(2):
-        random.random(), np.random.random(), torch.rand(1)  # as other code of the process may
+        _ = random.random(), np.random.random(), torch.rand(1)  # as other code of the process may
         (path,) = train(resolved, overwrite=True).checkpoint_files()
         files = (file for file in path.rglob("*") if file.is_file())
         checkpoints.append({file.relative_to(path).as_posix(): file.read_bytes() for file in files})

@@ -411,7 +411,8 @@ def metadata_of(document: dict[str, Any], location: str) -> TokenizerMetadata | 
     metadata = TokenizerMetadata(
         post_processor=None if post_processor == POST_PROCESSOR else post_processor,
         decoder=None if decoder == DECODER else decoder,
-        **options,
+        truncation=options["truncation"],
+        padding=options["padding"],
     )
     return None if metadata == TokenizerMetadata() else metadata
 
