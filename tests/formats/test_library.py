@@ -362,6 +362,15 @@ def test_without_the_library_the_error_says_what_to_install(
     assert "--extra any" in (raised.value.hint or "")
 
 
+def test_an_id_out_of_all_proportion_is_refused(tmp_path: Path):
+    path = tmp_path / "tokenizer.json"
+    made = json.loads(word_level().to_str())
+    made["model"]["vocab"]["far"] = 1 << 32 - 1
+    path.write_text(json.dumps(made), encoding="utf-8")
+    with pytest.raises(TokenizerFileError, match=r"model\.type is 'WordLevel'"):
+        bm.Tokenizer.load(path)
+
+
 def test_a_damaged_file_keeps_its_own_error(tmp_path: Path):
     path = tmp_path / "tokenizer.json"
     path.write_text('{"model": {"type": "Unigram", "vocab": [["a"]]}}', encoding="utf-8")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     TokenIds = Sequence[int] | NDArray[Any]
 
 _META = "\N{LOWER ONE EIGHTH BLOCK}"
+_MANY_IDS = 1 << 21
 _CHUNK_CHARACTERS = 1 << 20
 """Text per call of a library, which does not see signals."""
 
@@ -89,6 +90,10 @@ class LibraryEncoder(ABC):
     @abstractmethod
     def _token(self, token_id: int) -> bytes:
         """Return what a known id adds to a text."""
+
+    @abstractmethod
+    def _known_ids(self) -> Iterable[int]:
+        """Return the ids that a token has, in order."""
 
     @abstractmethod
     def piece(self, token_id: int) -> str | None:
@@ -252,7 +257,7 @@ class LibraryEncoder(ABC):
 
     @cached_property
     def _tokens(self) -> dict[int, bytes]:
-        return {i: self._token(i) for i in range(self.n_vocab) if self.piece(i) is not None}
+        return {i: self._token(i) for i in self._known_ids()}
 
     def _known(self, ids: TokenIds) -> list[int]:
         listed = [int(i) for i in ids]
@@ -359,11 +364,7 @@ class TokenizersEncoder(LibraryEncoder):
         super().__init__(model)
         self._class: Any = import_library("tokenizers", "this tokenizer").Tokenizer
         self._document: dict[str, Any] = json.loads(model.content)
-        # Ids and offsets are those of the whole text. A caller cuts, pads and frames them.
-        self._document |= {"truncation": None, "padding": None, "post_processor": None}
-        if isinstance(entry := self._document.get("model"), dict) and "dropout" in entry:
-            entry["dropout"] = None
-        self._whole = self._opened(self._document)
+        self._whole = self._opened(model.content)
         self._by_allowed: dict[frozenset[str], Any] = {}
         added: dict[int, Any] = self._whole.get_added_tokens_decoder()
         self.special_tokens = {token.content: token_id for token_id, token in sorted(added.items())}
@@ -377,14 +378,26 @@ class TokenizersEncoder(LibraryEncoder):
         pieces: dict[str, int] = self._whole.get_vocab(with_added_tokens=True)
         self.n_vocab = max(pieces.values(), default=-1) + 1
         self._pieces = {token_id: piece for piece, token_id in pieces.items()}
+        # As in the core: a file may name any id, and arrays over ids must not take gigabytes.
+        if self.n_vocab > max(_MANY_IDS, 16 * len(pieces)):
+            raise TokenizerError(
+                f"the id {self.n_vocab - 1} is out of all proportion to {len(pieces)} tokens"
+            )
         self._context = next(
             (i for i, piece in sorted(self._pieces.items()) if i not in added and piece.isalpha()), None
         )
         self._is_byte_level = '"ByteLevel"' in json.dumps(self._document.get("decoder"))
 
-    def _opened(self, document: dict[str, Any]) -> Any:
+    def _opened(self, content: bytes) -> Any:
         with _library_errors("tokenizers does not open the file"):
-            return self._class.from_str(json.dumps(document))
+            opened = self._class.from_buffer(content)
+            # Ids and offsets are those of the whole text. A caller cuts, pads and frames them.
+            opened.no_truncation()
+            opened.no_padding()
+            opened.post_processor = None
+            if getattr(opened.model, "dropout", None) is not None:
+                opened.model.dropout = None
+        return opened
 
     def _for(self, allowed: frozenset[str]) -> Any:
         if allowed == self._special:
@@ -396,7 +409,7 @@ class TokenizersEncoder(LibraryEncoder):
                 {**token, "special": bool(token.get("special")) and token.get("content") not in allowed}
                 for token in added
             ]
-            found = self._opened({**self._document, "added_tokens": tokens})
+            found = self._opened(json.dumps({**self._document, "added_tokens": tokens}).encode())
             found.encode_special_tokens = True
             self._by_allowed[allowed] = found
         return found
@@ -436,6 +449,9 @@ class TokenizersEncoder(LibraryEncoder):
     @cached_property
     def _is_byte_fallback(self) -> bool:
         return "ByteFallback" in json.dumps(self._document.get("decoder"))
+
+    def _known_ids(self) -> Iterable[int]:
+        return sorted(self._pieces)
 
     def piece(self, token_id: int) -> str | None:
         """See `LibraryEncoder.piece`."""
@@ -544,6 +560,9 @@ class SentencePieceEncoder(LibraryEncoder):
         if self._processor.is_byte(token_id):
             return bytes([int(piece[3:5], 16)])
         return (piece if piece in self.special_tokens else piece.replace(_META, " ")).encode()
+
+    def _known_ids(self) -> Iterable[int]:
+        return range(self.n_vocab)
 
     def piece(self, token_id: int) -> str | None:
         """See `LibraryEncoder.piece`."""
