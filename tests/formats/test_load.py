@@ -15,9 +15,10 @@ from bytemill._core import NAMED_PATTERNS, RankFile, TokenizerJson
 from bytemill.errors import BytemillError
 from bytemill.formats import registry, tiktoken
 from bytemill.formats.byte_level import ALPHABET, bytes_to_text
+from bytemill.formats.encoder import build_file
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.registry import Content, load, load_with_core
-from bytemill.formats.spec import TokenizerSpec, build_file
+from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]
 

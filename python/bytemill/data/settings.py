@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from bytemill.data.layouts import Layout
     from bytemill.data.manifest import FileInfo, ShardInfo, SourceStamp
     from bytemill.data.unfinished import Checkpoint, PartCounts, WriterState
+    from bytemill.formats.encoder import AnyEncoder
     from bytemill.formats.library import AnyDocumentEncoder
-    from bytemill.formats.spec import AnyEncoder
     from bytemill.system.records import Strict
 
 

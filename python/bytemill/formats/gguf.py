@@ -31,6 +31,7 @@ from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern, named_p
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
 from bytemill.formats import gguf_models
 from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
+from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
@@ -40,9 +41,7 @@ from bytemill.formats.ranks import unreachable_token
 from bytemill.formats.registry import Content, load_content, load_with_library, refuse_arguments
 from bytemill.formats.spec import (
     STEP_SEPARATOR,
-    Loaded,
     TokenizerSpec,
-    build_file,
     check_expressible,
     checked_parts,
     checked_record,

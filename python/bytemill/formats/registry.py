@@ -24,6 +24,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from bytemill.errors import BytemillError, MissingExtraError, TokenizerError, TokenizerFileError
+from bytemill.formats.encoder import Loaded, build, build_file
 from bytemill.formats.files import (
     GGUF_MAGIC,
     GPT2_FILES,
@@ -34,7 +35,7 @@ from bytemill.formats.files import (
     read_bytes,
     vocab_and_merges_paths,
 )
-from bytemill.formats.spec import LibraryModel, Loaded, TokenizerSpec, build, build_file, training_left_out
+from bytemill.formats.spec import LibraryModel, TokenizerSpec, training_left_out
 from bytemill.storage import local_input
 from bytemill.system.atomic_files import make_folder, write_bytes
 

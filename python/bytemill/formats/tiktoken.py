@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bytemill._core import NAMED_PATTERNS, Encoder, RankFile
 from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import MAX_ID, check_id, object_at, read_json, shown, wrong_value
 from bytemill.formats.patterns import checked_pattern
 from bytemill.formats.spec import (
     BYTES_SEPARATOR,
     STEP_SEPARATOR,
-    Loaded,
     TokenizerSpec,
     check_expressible,
     explicit_ids,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bytemill.formats.spec import AnyEncoder
+    from bytemill.formats.encoder import AnyEncoder
     from bytemill.tokenizer.encoding import AllowedSpecial, TokenArray
 
 MAX_TOKENS = 300

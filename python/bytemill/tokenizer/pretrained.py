@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import BytemillError, OutputError, TokenizerFileError
 from bytemill.formats import registry, tiktoken
 from bytemill.formats.files import SIDECAR_FILES
-from bytemill.formats.spec import Loaded, TokenizerSpec
+from bytemill.formats.spec import TokenizerSpec
 from bytemill.formats.tiktoken import KNOWN_FILES, KnownFile
 from bytemill.system.extras import EXTRA_OF, install_hint
 from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from bytemill.formats.encoder import Loaded
 
 # tiktoken's encodings, and OpenAI's models by encoding.
 

@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from bytemill._core import Encoder
 from bytemill.errors import TokenizerError, TokenizerFileError, UnknownTokenError
 from bytemill.formats.byte_level import bytes_to_text, text_to_bytes
+from bytemill.formats.encoder import Loaded, build
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import (
     CharacterModel,
-    Loaded,
     SpecialTokens,
     Ties,
     TokenFlags,
     TokenizerMetadata,
     TokenizerSpec,
-    build,
     describe_normalizer,
     special_rules,
 )

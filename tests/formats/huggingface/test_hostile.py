@@ -12,9 +12,10 @@ import pytest
 from bytemill import Tokenizer
 from bytemill.errors import BytemillError
 from bytemill.formats import registry
+from bytemill.formats.encoder import build_file
 from bytemill.formats.huggingface import tokenizer_json as huggingface
 from bytemill.formats.registry import Content, load_with_core
-from bytemill.formats.spec import TokenizerSpec, build_file
+from bytemill.formats.spec import TokenizerSpec
 
 MILLION = 10**6
 TOKENS = {i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b"abc"}

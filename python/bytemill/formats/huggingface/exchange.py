@@ -18,13 +18,14 @@ from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.parts import with_bos_token, with_new_ids
 from bytemill.formats.huggingface.sidecars import CONFIG, MAP, TEMPLATE, Sidecars, named_tokens
 from bytemill.formats.registry import Content, load_content
-from bytemill.formats.spec import Loaded, TokenFlags, TokenizerMetadata
+from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.system.atomic_files import make_folder, write_text
 from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bytemill.formats.encoder import Loaded
     from bytemill.formats.spec import TokenizerSpec
 
 

@@ -25,6 +25,7 @@ from bytemill._core import CharacterJson, TokenizerJson, check_pattern
 from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
 from bytemill.formats import compiled_cache
 from bytemill.formats.byte_level import is_vocabulary
+from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import (
     array_at,
     bool_at,
@@ -50,7 +51,6 @@ from bytemill.formats.huggingface.parts import (
 )
 from bytemill.formats.huggingface.sidecars import Sidecars
 from bytemill.formats.spec import (
-    Loaded,
     TokenFlags,
     TokenizerMetadata,
     TokenizerSpec,
