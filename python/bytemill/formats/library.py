@@ -415,9 +415,11 @@ class TokenizersEncoder(LibraryEncoder):
         return found
 
     def _ids(self, texts: list[str], allowed: frozenset[str]) -> list[Sequence[int]]:
-        encode = self._for(allowed).encode_batch_fast
+        tokenizer = self._for(allowed)
         with _library_errors("tokenizers cannot encode a text"):
-            return [encoding.ids for encoding in encode(texts, add_special_tokens=False)]
+            if len(texts) == 1:  # without waking threads
+                return [tokenizer.encode(texts[0], add_special_tokens=False).ids]
+            return [each.ids for each in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def _spans(self, text: str, allowed: frozenset[str]) -> tuple[list[int], list[tuple[int, int]]]:
         with _library_errors("tokenizers cannot encode a text"):
@@ -520,7 +522,8 @@ class SentencePieceEncoder(LibraryEncoder):
 
     def _ids(self, texts: list[str], allowed: frozenset[str]) -> list[Sequence[int]]:
         if not any(token in text for token in allowed for text in texts):
-            return self._processor.encode(texts, out_type=int)
+            # A list wakes threads.
+            return [self._processor.encode(texts[0])] if len(texts) == 1 else self._processor.encode(texts)
         return [
             [
                 token_id
