@@ -438,9 +438,7 @@ def verify(
     tokenizer_file: options.TokenizerFile,
     /,
     *texts: Annotated[str, Parameter(name="TEXT", help="Text to compare besides those that are made.")],
-    file: Annotated[
-        tuple[str, ...], Parameter(name="--file", help="File with a text to compare. Repeat for several.")
-    ] = (),
+    file: Annotated[str | None, Parameter(help="File with a further text to compare.")] = None,
     against: Annotated[
         str,
         Parameter(
@@ -455,18 +453,18 @@ def verify(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare a tokenizer's ids, offsets and decoded text with those of another library.
+    """Compare a tokenizer's ids, offsets and decoded text with another library's.
 
-    Compares the given texts, texts of every block of Unicode, of white space, of the
-    file's added tokens and of its vocabulary. Prints the shortest text that differs,
-    and the speed of both on one thread. Exits with 1 if anything differs.
+    Compares the given texts, and texts of every block of Unicode, of white space,
+    of the file's added tokens and of its vocabulary. Prints the shortest text that
+    differs and the speed of both on one thread. Exits with 1 if anything differs.
     """
     from bytemill.cli import tokenizer_views
     from bytemill.cli.output import progress_of_long_work
     from bytemill.cli.texts import TextInput
     from bytemill.tokenizer.verification import verify_tokenizer
 
-    given = [*texts, *(TextInput.from_file(name).read() for name in file)]
+    given = [*texts, *([] if file is None else [TextInput.from_file(file).read()])]
     with progress_of_long_work("comparing", "texts", quiet=quiet) as show:
         verification = verify_tokenizer(
             tokenizer_file, given, against=against, n_random=random_texts, seed=seed, progress=show

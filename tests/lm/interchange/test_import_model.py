@@ -177,7 +177,7 @@ def test_a_model_without_byte_level_tokenizer_is_imported_without_one(
     save_model: Callable[..., tuple[Any, Path]], corpus: Corpus, tmp_path: Path
 ) -> None:
     _, folder = save_model("llama2")
-    (folder / "tokenizer.json").write_text('{"model": {"type": "Unigram", "vocab": []}}')
+    (folder / "tokenizer.json").write_text('{"model": {"type": "Unigram", "vocab": 5}}')
     (note,) = import_model(folder, tmp_path / "imported").notes
     assert note.startswith("the tokenizer was left out: ")
     with pytest.raises(CheckpointError, match="imported has no tokenizer") as caught:

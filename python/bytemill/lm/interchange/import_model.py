@@ -290,8 +290,8 @@ def _bos_id(tokenizer: Tokenizer | None) -> int | None:
     """Return the id of the special token that the post-processor of the tokenizer's file puts before a text, if any."""
     if tokenizer is None:
         return None
-    first: int = tokenizer("a")["input_ids"][0]
-    return first if tokenizer.is_special_token(first) else None
+    ids: list[int] = tokenizer("a")["input_ids"]
+    return ids[0] if ids and tokenizer.is_special_token(ids[0]) else None
 
 
 def _tokenizer(source: Source, explicit: str | os.PathLike[str] | None, notes: list[str]) -> Tokenizer | None:
