@@ -19,6 +19,7 @@ import bytemill as bm
 from bytemill.errors import SpecialTokenError, TokenizerError, TokenizerFileError, UnknownTokenError
 from bytemill.formats.library import document_encoder
 from bytemill.formats.registry import Content, load_content
+from bytemill.lm.loss import puts_space_first
 from bytemill.system import extras
 
 TEXTS = [
@@ -376,3 +377,11 @@ def test_a_damaged_file_keeps_its_own_error(tmp_path: Path):
     path.write_text('{"model": {"type": "Unigram", "vocab": [["a"]]}}', encoding="utf-8")
     with pytest.raises(TokenizerFileError, match=r"model\.type is 'Unigram'"):
         bm.Tokenizer.load(path)
+
+
+def test_the_space_that_decoding_removes_is_known(both: tuple[bm.Tokenizer, Any, Path]):
+    """Bits per byte and comparisons count a text without it."""
+    tok, library, _ = both
+    spaced = [i for i, token in tok.vocab.items() if token.startswith(b" ") and len(token) > 2]
+    is_removed = bool(spaced) and not library.decode(spaced[:1], skip_special_tokens=False).startswith(" ")
+    assert (tok.decode_strip == "one") == is_removed == puts_space_first(tok)

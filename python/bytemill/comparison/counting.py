@@ -57,7 +57,7 @@ class TokenTable:
         """Token -> id, without special tokens."""
         self.lengths = np.array([len(token) for token in tokens], np.int64)
         """By id, in bytes."""
-        adds_space = tokenizer.characters is not None and tokenizer.characters.decode_strip != "none"
+        adds_space = tokenizer.decode_strip != "none"
         offsets = np.append(0, self.lengths.cumsum()).astype(np.uint32)
         self.bytes = TokenBytes(b"".join(tokens), offsets, adds_space)
         self.is_partial = np.array([not _is_utf8(token) for token in tokens])

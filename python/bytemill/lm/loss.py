@@ -165,6 +165,8 @@ def token_byte_counts(tokenizer: Tokenizer) -> TokenBytes:
 
 def puts_space_first(tokenizer: Tokenizer) -> bool:
     """Return whether a tokenizer puts a space before texts, as SentencePiece does (`add_dummy_prefix`)."""
+    if tokenizer.engine != "core":
+        return tokenizer.decode_strip != "none"
     return any(
         name == "Metaspace" or (name, *rest) == ("Prepend", " ") for name, *rest in tokenizer.core.normalizer
     )

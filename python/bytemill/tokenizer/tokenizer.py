@@ -486,11 +486,7 @@ class Tokenizer:
         >>> [decoder.feed(byte) for byte in "é!".encode()]
         ['', 'é', '!']
         """
-        if not isinstance(self.core, Encoder):
-            mode = self.core.decode_strip
-        else:
-            mode = "none" if self.characters is None else self.characters.decode_strip
-        return StreamDecoder(lambda token_id: self.core.decode_bytes([token_id]), mode)
+        return StreamDecoder(lambda token_id: self.core.decode_bytes([token_id]), self.decode_strip)
 
     def _without_special(self, ids: TokenIds) -> list[int]:
         """The ids without those that Hugging Face's files mark as special."""
@@ -588,6 +584,13 @@ class Tokenizer:
         A library runs what the core does not support exactly, such as Unigram and WordPiece models.
         """
         return "core" if isinstance(self.core, Encoder) else self.core.model.library
+
+    @property
+    def decode_strip(self) -> Literal["none", "one", "token", "each"]:
+        """Spaces that decoding removes from the start of a text (see `CharacterModel.decode_strip`)."""
+        if not isinstance(self.core, Encoder):
+            return self.core.decode_strip
+        return "none" if self.characters is None else self.characters.decode_strip
 
     @property
     def engine_reason(self) -> str | None:
