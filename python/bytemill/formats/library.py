@@ -296,15 +296,6 @@ class LibraryEncoder(ABC):
         special = set(self.special_tokens.values())
         return sorted({token for i, token in self._tokens.items() if i not in special})
 
-    def tokens_beginning_with(self, prefix: bytes) -> list[tuple[bytes, int]]:
-        """Return the tokens that begin with `prefix` and their ids, in byte order."""
-        return sorted((token, i) for i, token in self._tokens.items() if token.startswith(prefix))
-
-    @cached_property
-    def longest_token(self) -> int:
-        """Length of the longest token in bytes."""
-        return max(map(len, self._tokens.values()), default=0)
-
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes of a token. Raises UnknownTokenError."""
         if token_id not in self._tokens:
@@ -335,7 +326,7 @@ class LibraryEncoder(ABC):
         """Raise TokenizerError."""
         raise self.needs_core("explaining a text by its merges")
 
-    merge_steps = last_pretoken = encode_pretoken = parts
+    merge_steps = parts
 
     def with_special_tokens(self, tokens: Mapping[str, int]) -> LibraryEncoder:
         """Return an encoder with further special tokens. Raises TokenizerError if they cannot have these ids."""

@@ -73,7 +73,8 @@ class Tokenizer:
     `allowed_special` controls special tokens in a text: `"all"` (the default) recognizes them, `"none"` treats them as
     text, `"none_raise"` raises `SpecialTokenError`, and a set recognizes its members only. Of overlapping special
     tokens the leftmost is recognized, and of those that start together the longest. Use `encode_ordinary` for
-    untrusted text: it never recognizes special tokens.
+    untrusted text: it never recognizes special tokens. Tokens that a file adds with `special: false` are part of the
+    text and always recognized.
 
     `disallowed_special` has tiktoken's meaning: a text that contains one of these strings (`"all"`: a special token
     that is not allowed) raises `SpecialTokenError`. If it is set, `allowed_special` defaults to no tokens, as in
@@ -1037,7 +1038,9 @@ class Tokenizer:
             "pad_token": padding.get("pad_token"),
         }
         defaults = {
-            name: value.lower() if name.endswith("side") else value for name, value in named.items() if value
+            name: str(value).lower() if name.endswith("side") else value
+            for name, value in named.items()
+            if value
         }
         return defaults | (self.metadata.config or {})
 
