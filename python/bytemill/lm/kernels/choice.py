@@ -12,11 +12,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch.nn import functional
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.kernels.attention import causal_attention, sdpa, windowed_attention
+from bytemill.lm.kernels.attention import causal_attention, flex_mask, sdpa, windowed_attention
 from bytemill.lm.kernels.layers import (
     gated_silu,
+    gelu_by_sigmoid,
     gelu_erf,
     gelu_tanh,
     linear,
@@ -26,6 +28,7 @@ from bytemill.lm.kernels.layers import (
     product,
     rotate_pairs,
     squared_relu,
+    torch_norm,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ class AttentionKernel(Protocol):
         k: Tensor,
         v: Tensor,
         window: int | None = None,
-        document_starts: Tensor | None = None,
+        document_starts: Any = None,
     ) -> Tensor: ...
 
 
@@ -68,6 +71,8 @@ class Kernels:
     """(x, rotations) -> x rotated."""
     attention: AttentionKernel | None = None
     """Causal attention of training and of prompts."""
+    document_mask: Callable[[Tensor, int | None], Any] | None = None
+    """(document_starts, window) -> what `attention` takes in place of the starts, made once for all layers."""
     masked_attention: Callable[..., Tensor] | None = None
     """Attention under any mask: (q, k, v, mask, dropout)."""
     losses: Callable[..., tuple[Tensor, Tensor]] | None = None
@@ -102,13 +107,16 @@ BLOCKWISE: dict[str, Any] = {
 }
 """This package's kernels, which read and write memory less often than the textbook."""
 TORCH: dict[str, Any] = {
+    "linear": functional.linear,  # adds the bias within the product
     "embedding": torch.embedding,
+    "norm": torch_norm,
+    "activations": {"gelu": partial(functional.gelu, approximate="tanh"), "gelu_exact": functional.gelu},
     "attention": windowed_attention,
     "masked_attention": sdpa,
     "losses": linear_losses,
     "fused_adamw": True,
 }
-"""torch's kernels; norms and activations stay the textbook's, which torch.compile fuses."""
+"""torch's kernels; RMSNorm, gates and rotations stay the textbook's, which torch.compile fuses."""
 
 
 def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = False) -> Kernels:
@@ -131,7 +139,9 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         _check_triton(device)
         return triton_kernels()
     if name == "torch" or device.type != "cpu":
-        of_gpu: dict[str, Any] = TORCH
+        of_gpu: dict[str, Any] = TORCH | ({"document_mask": flex_mask} if device.type == "cuda" else {})
+        if compiled:
+            of_gpu = of_gpu | {"activations": {**TORCH["activations"], "gelu": gelu_by_sigmoid}}
         if name == "auto" and device.type == "cuda" and _runs_triton(device):
             of_gpu = of_gpu | {"losses": triton_kernels().losses}
         return Kernels(name, **of_gpu)
