@@ -14,27 +14,27 @@ import bytemill as bm
 from bytemill.tokenizer.verification import verify_tokenizer
 
 ENGINES = {
-    "chinese-bbpe.model": "sentencepiece",
+    "chinese-bbpe.model": "core",
     "clip.tokenizer.json": "tokenizers",
     "gpt-neox.tokenizer.json": "core",
     "gte-wordpiece.tokenizer.json": "tokenizers",
-    "llama2.model": "sentencepiece",
-    "openllama-chinese.tokenizer.json": "tokenizers",
+    "llama2.model": "core",
+    "openllama-chinese.tokenizer.json": "core",
     "parity-60-languages.tokenizer.json": "tokenizers",
     "phi2-truncation.tokenizer.json": "core",
     "t5-unigram.tokenizer.json": "tokenizers",
     "tigrinya-unigram.model": "sentencepiece",
     "torchtitan-test.tokenizer.json": "tokenizers",
     "xlnet-unigram.model": "sentencepiece",
-    "yi.tokenizer.json": "tokenizers",
+    "yi.tokenizer.json": "core",
 }
 """What runs each file."""
 LLAMA_CPP = {
     "bert-bge": "tokenizers",
     "deepseek-coder": "tokenizers",
     "falcon": "tokenizers",
-    "llama-spm": "sentencepiece",
-    "phi-3": "sentencepiece",
+    "llama-spm": "core",
+    "phi-3": "core",
 }
 """The same for GGUF files with llama.cpp's own texts and ids."""
 
