@@ -121,3 +121,26 @@ def test_gelu_by_sigmoid_is_the_tanh_approximation(dtype: torch.dtype) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
     gradients = [torch.autograd.grad(y.sum(), x)[0] for y in (ours, theirs)]
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bias": True}, {"attention": {"num_kv_heads": 2, "qkv_bias": True}}]
+)
+def test_compiled_models_on_a_gpu_have_the_gradients_of_others(options: dict[str, Any]) -> None:
+    sizes_ = {
+        "vocab_size": 50,
+        "context_length": 16,
+        "d_model": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "d_ff": 64,
+    }
+    config = ModelConfig(**sizes_, feed_forward="gelu", **options)
+    ids = torch.randint(50, (2, 17), generator=torch.Generator().manual_seed(0))
+    found: list[list[torch.Tensor]] = []
+    for kernels in (choose_kernels("scratch", CPU), choose_kernels("torch", CUDA, compiled=True)):
+        model = TransformerLM(config, seed=0).use_kernels(kernels)
+        model.loss(ids[:, :-1], ids[:, 1:]).backward()
+        found.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)

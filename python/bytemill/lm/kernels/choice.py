@@ -21,6 +21,7 @@ from bytemill.lm.kernels.layers import (
     gelu_by_sigmoid,
     gelu_erf,
     gelu_tanh,
+    joined_linear,
     linear,
     linear_losses,
     normalized,
@@ -32,10 +33,11 @@ from bytemill.lm.kernels.layers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
+    from bytemill.lm.model import Linear
     from bytemill.lm.model_config import KernelName
 
 
@@ -59,6 +61,8 @@ class Kernels:
     name: KernelName = "scratch"
     linear: Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     """(x, weight, bias) -> x weightᵀ + bias."""
+    joined: Callable[[Tensor, Sequence[Linear]], tuple[Tensor, ...]] | None = None
+    """(x, layers of one shape) -> the result of each."""
     embedding: Callable[[Tensor, Tensor], Tensor] | None = None
     """(weight, ids) -> weight[ids]."""
     norm: Callable[..., Tensor] | None = None
@@ -141,7 +145,8 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
     if name == "torch" or device.type != "cpu":
         of_gpu: dict[str, Any] = TORCH | ({"document_mask": flex_mask} if device.type == "cuda" else {})
         if compiled:
-            of_gpu = of_gpu | {"activations": {**TORCH["activations"], "gelu": gelu_by_sigmoid}}
+            activations = {**TORCH["activations"], "gelu": gelu_by_sigmoid}
+            of_gpu = of_gpu | {"activations": activations, "joined": joined_linear}
         if name == "auto" and device.type == "cuda" and _runs_triton(device):
             of_gpu = of_gpu | {"losses": triton_kernels().losses}
         return Kernels(name, **of_gpu)
