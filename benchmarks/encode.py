@@ -42,21 +42,10 @@ PASSES = 5
 
 @harness.case(
     harness.TEXTS,
-    option(
-        "--megabytes",
-        type=float,
-        # Enough for 10,000 documents.
-        default=32.0,
-        help="first 10^6 bytes used, 0 for all (%(default)s)",
-    ),
-    option(
-        "--vocab",
-        type=listed(),
-        default=[None],
-        help="rank files or gpt2, cl100k, o200k, trained-N (N tokens, GPT-2's pattern), comma-separated (cl100k)",
-    ),
+    harness.megabytes(32.0),  # enough for 10,000 documents
+    option("--vocab", type=listed(), default=[None], help="as below, or several, comma-separated (cl100k)"),
     PATTERN,
-    option("--tools", type=listed(str, ENCODERS), default=list(ENCODERS), help="comma-separated (all)"),
+    harness.several("--tools", ENCODERS),
     option("--interfaces", type=listed(str, INTERFACES), help=f"comma-separated: {', '.join(INTERFACES)}"),
     option("--threads", type=listed(int), help="for example 1,2"),
     option("--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)"),
@@ -83,6 +72,8 @@ def encode(options: argparse.Namespace) -> int:
         short list   2,000 strings of 100 characters, one after the other: microseconds a string
         short array  the same to arrays
         stretches    ten megabytes after ten megabytes: the rate of the first and of the last stretch
+
+    Vocabularies: rank files, or gpt2, cl100k, o200k, and trained-N for N tokens with GPT-2's pattern.
 
     Without options: arrays of all texts, the other interfaces on the first text, with two threads what is offered so.
     """
@@ -193,6 +184,7 @@ def _row(
     row = what | {
         "reason": None,
         "same_ids": same_ids,
+        "note": "" if same_ids else f"NOT EXACT: other ids than {REFERENCE}",
         "version": first["version"],
         "megabytes": megabytes,
         "n_tokens": first["n_tokens"],
@@ -213,36 +205,17 @@ def _row(
 
 
 def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    ours = next((row for row in rows if row["tool"] == "bytemill" and row["reason"] is None), None)
     shown = {"new_mb_per_s": "new MB/s", "again_mb_per_s": "again MB/s"}
     if what["interface"].startswith("short"):
         shown = {"new_us": "new µs", "again_us": "again µs"}
     elif any("first_mb_per_s" in row for row in rows):
         shown = {"first_mb_per_s": "first MB/s", "last_mb_per_s": "last MB/s"}
-    header = ["tool", "version", "MB"]
-    for name in shown.values():
-        header += [name, "× ours"]
-    header += ["load s", "peak MB", "±", "note"]
-    cells: list[list[str]] = []
-    for row in sorted(rows, key=lambda row: -row.get("new_mb_per_s", 0)):
-        if row["reason"] is not None:
-            if row["reason"] != NOT_OFFERED:
-                cells.append([row["tool"], *[""] * 9, row["reason"]])
-            continue
-        line = [row["tool"], row["version"], f"{row['megabytes']:.1f}"]
-        for key in shown:
-            line += (
-                [f"{row[key]:.1f}", f"{row[key] / ours[key]:.2f}" if ours is not None and key in ours else ""]
-                if key in row
-                else ["", ""]
-            )
-        note = "" if row["same_ids"] else f"NOT EXACT: other ids than {REFERENCE}"
-        line += [f"{row['load_seconds']:.2f}", f"{row['peak_mb']:.0f}", f"{row['spread']:.0%}", note]
-        cells.append(line)
-    if cells:
+    columns = [("MB", "megabytes", ".1f"), *((name, key, ".1f", "bytemill") for key, name in shown.items())]
+    columns += [("load s", "load_seconds", ".2f"), ("peak MB", "peak_mb", ".0f"), ("±", "spread", ".0%")]
+    if offered := [row for row in rows if row["reason"] != NOT_OFFERED]:
         place = f"{what['text']}, {what['interface']}, threads: {what['threads']}, {what['vocabulary']}"
-        print(f"\n{place}\n")
-        print(harness.format_table(header, cells), flush=True)
+        offered.sort(key=lambda row: -row.get("new_mb_per_s", 0))
+        print(f"\n{place}\n\n{harness.format_tools(offered, columns)}", flush=True)
 
 
 def documents_of(text: str) -> list[str]:
@@ -440,12 +413,10 @@ def _n_bytes(given: Any) -> int:
 
 @harness.case(
     harness.TEXTS,
-    option("--megabytes", type=float, default=20.0, help="first 10^6 bytes used, 0 for all (20)"),
+    harness.megabytes(20.0),
     VOCAB,
     PATTERN,
-    option(
-        "--tools", type=listed(str, ENCODERS), default=list(DECODERS), help="comma-separated (%(default)s)"
-    ),
+    harness.several("--tools", ENCODERS, DECODERS),
     option("--repeat", type=int, default=5, help="processes a figure (5)"),
     harness.JSON,
 )
@@ -478,7 +449,11 @@ def decode(options: argparse.Namespace) -> None:
             new = [
                 _decoding_row(text.name, form, tool, runs[tool], reasons.get(tool)) for tool in options.tools
             ]
-            _print_decoding(text.name, form, new)
+            new.sort(key=lambda row: -row.get("best_mb_per_s", 0))
+            columns = [("first MB/s", "first_mb_per_s", ".0f")]
+            columns += [("best MB/s", "best_mb_per_s", ".0f", "bytemill", REFERENCE), ("±", "spread", ".0%")]
+            print(f"\n{text.name}, from {'an' if form == 'array' else 'a'} {form}\n")
+            print(harness.format_tools(new, columns), flush=True)
             rows += new
     print(f"\nSaved to {harness.save(options.json, 'decode', {'rows': rows})}")
 
@@ -539,22 +514,3 @@ def _decoding_row(
         "spread": harness.spread_of(runs, "best_seconds"),
         "runs": [outcome.values for outcome in runs],
     }
-
-
-def _print_decoding(text: str, form: str, rows: Sequence[dict[str, Any]]) -> None:
-    """The rows, the quickest first, beside bytemill's and tiktoken's."""
-    rate = {row["tool"]: row["best_mb_per_s"] for row in rows if row["reason"] is None}
-    cells: list[list[str]] = []
-    for row in sorted(rows, key=lambda row: -row.get("best_mb_per_s", 0)):
-        if row["reason"] is not None:
-            cells.append([row["tool"], *[""] * 6, row["reason"]])
-            continue
-        ratios = [
-            f"{row['best_mb_per_s'] / rate[other]:.2f}" if other in rate else ""
-            for other in ("bytemill", REFERENCE)
-        ]
-        rates = [f"{row[key]:.0f}" for key in ("first_mb_per_s", "best_mb_per_s")]
-        cells.append([row["tool"], row["version"], *rates, *ratios, f"{row['spread']:.0%}", ""])
-    header = ["tool", "version", "first MB/s", "best MB/s", "× ours", f"× {REFERENCE}", "±", "note"]
-    print(f"\n{text}, from {'an' if form == 'array' else 'a'} {form}\n")
-    print(harness.format_table(header, cells), flush=True)

@@ -274,9 +274,9 @@ def _run(jobs: list[Job], options: argparse.Namespace) -> tuple[int, list[Differ
 
 @harness.case(
     harness.TEXTS,
-    option("--megabytes", type=float, default=0, help="first 10^6 bytes used, 0 for all (%(default)s)"),
-    option("--vocab", default="gpt2,cl100k,o200k,trained", help="names or rank files (%(default)s)"),
-    option("--threads", default="1,2", help="numbers of threads (%(default)s)"),
+    harness.megabytes(0),
+    option("--vocab", type=listed(), default=[*PUBLISHED, "trained"], help="names or rank files"),
+    option("--threads", type=listed(int), default=[1, 2], help="numbers of threads (1,2)"),
     option("--compare", type=Path, help="file that an earlier run has saved"),
     harness.JSON,
 )
@@ -301,7 +301,7 @@ def fingerprints(options: argparse.Namespace) -> int:
         before = saved["hashes"]
     hashes = Hashes(before)
     n_bytes = int(options.megabytes * 1e6) or None
-    threads_tried = [int(number) for number in options.threads.split(",")]
+    threads_tried: list[int] = options.threads
     bytemill = harness.require("bytemill")
 
     @cache
@@ -312,8 +312,7 @@ def fingerprints(options: argparse.Namespace) -> int:
     for path, threads in itertools.product(texts, threads_tried):
         hashes.add(digest_of_merges(trained(path, threads).merges), path.name, "merges", f"{threads} threads")
     loaders = {
-        name: loader_of(name, texts, partial(trained, texts[0], threads_tried[0]))
-        for name in options.vocab.split(",")
+        name: loader_of(name, texts, partial(trained, texts[0], threads_tried[0])) for name in options.vocab
     }
     for path in texts:
         text = harness.read_text(path, n_bytes)

@@ -13,15 +13,16 @@ import inspect
 import json
 import os
 import platform
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 RESULTS = Path(__file__).parent / "results"
 REPOSITORY = Path(__file__).parent.parent
@@ -29,6 +30,7 @@ TEXT_MEGABYTES = {"english": 100.0, "code": 75.0, "multilingual": 100.0}
 """Text that `corpus` builds -> its size in 10^6 bytes."""
 
 
+Name = TypeVar("Name", bound=Hashable)
 Option = tuple[tuple[str, ...], dict[str, Any]]
 """The arguments of `ArgumentParser.add_argument`."""
 
@@ -47,6 +49,12 @@ class Outcome:
 
     values: dict[str, Any]
     reason: str | None = None
+
+
+def shared_data() -> Path | None:
+    """The folder of real texts and vocabularies: $BYTEMILL_TEST_DATA, else ../shared/data; None if absent."""
+    folder = Path(os.environ.get("BYTEMILL_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
+    return folder if folder.is_dir() else None
 
 
 def cache_folder() -> Path:
@@ -125,10 +133,16 @@ MARKDOWN = option("--markdown", action="store_true", help="print the table for t
 ROUNDS = option("--rounds", type=int, default=3, help="turns, of which medians are shown (%(default)s)")
 
 
-def shared_data() -> Path | None:
-    """The folder of real texts and vocabularies: $BYTEMILL_TEST_DATA, else ../shared/data; None if absent."""
-    folder = Path(os.environ.get("BYTEMILL_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
-    return folder if folder.is_dir() else None
+def megabytes(default: float) -> Option:
+    """How much of a text is used."""
+    help_ = "first 10^6 bytes used, 0 for all (%(default)s)"
+    return option("--megabytes", type=float, default=default, help=help_)
+
+
+def several(flag: str, allowed: Iterable[str], default: Iterable[str] | None = None) -> Option:
+    """Names with commas between them, all those that are allowed by default."""
+    names, chosen = list(allowed), list(allowed if default is None else default)
+    return option(flag, type=listed(str, names), default=chosen, help=f"comma-separated ({','.join(chosen)})")
 
 
 def measure_in_process(
@@ -205,8 +219,13 @@ def worker_main(name: str, request: str) -> int:
 
 
 def in_turns(
-    names: Sequence[str], n_turns: int, measure: Callable[[str], Outcome], *, to_and_fro: bool = False
-) -> tuple[dict[str, list[Outcome]], dict[str, str]]:
+    names: Sequence[Name],
+    n_turns: int,
+    measure: Callable[[Name], Outcome],
+    *,
+    to_and_fro: bool = False,
+    needed: bool = False,
+) -> tuple[dict[Name, list[Outcome]], dict[Name, str]]:
     """Measure each name once a turn, so that a slow minute of the machine hits all of them.
 
     Args:
@@ -215,20 +234,24 @@ def in_turns(
         measure: Measures one of them once.
         to_and_fro: Let every other turn go the other way round: on a virtual machine the second of two processes
             took 5 to 10 % longer, whichever it was.
+        needed: Exit if one of them gives a reason.
 
     Returns:
         What was measured by name, and the reasons of those that gave one.
     """
-    runs: dict[str, list[Outcome]] = {name: [] for name in names}
-    reasons: dict[str, str] = {}
+    runs: dict[Name, list[Outcome]] = {name: [] for name in names}
+    reasons: dict[Name, str] = {}
     for turn in range(n_turns):
         for name in names[:: -1 if to_and_fro and turn % 2 else 1]:
-            if name not in reasons:
-                outcome = measure(name)
-                if outcome.reason is None:
-                    runs[name].append(outcome)
-                else:
-                    reasons[name] = outcome.reason
+            if name in reasons:
+                continue
+            outcome = measure(name)
+            if outcome.reason is None:
+                runs[name].append(outcome)
+            elif needed:
+                raise SystemExit(f"error: {name}: {outcome.reason}")
+            else:
+                reasons[name] = outcome.reason
     return runs, reasons
 
 
@@ -337,20 +360,39 @@ def format_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, markdo
     return "\n".join([lines[0], "  ".join(ruler), *lines[1:]])
 
 
+def format_tools(rows: Iterable[dict[str, Any]], columns: Sequence[tuple[str, ...]]) -> str:
+    """A row for each tool, with the reason of one that has no figures.
+
+    Args:
+        rows: What each tool gave, with its `tool`, `version`, `reason` and, if any, `note`.
+        columns: Header, key and format, and the tools by whose figures those of the column are divided.
+    """
+    rows = list(rows)
+    by_tool = {row["tool"]: row for row in rows if row["reason"] is None}
+    header = ["tool", "version"]
+    for name, _, _, *others in columns:
+        header += [name, *("× ours" if other == "bytemill" else f"× {other}" for other in others)]
+    cells: list[list[str]] = []
+    for row in rows:
+        if row["reason"] is not None:
+            cells.append([row["tool"], *[""] * (len(header) - 1), row["reason"]])
+            continue
+        line = [row["tool"], row["version"]]
+        for _, key, form, *others in columns:
+            line.append(format(row[key], form) if key in row else "")
+            for other in others:
+                base = by_tool.get(other, {}).get(key)
+                line.append(f"{row[key] / base:.2f}" if base is not None and key in row else "")
+        cells.append([*line, row.get("note", "")])
+    return format_table([*header, "note"], cells)
+
+
 def machine() -> dict[str, str | int]:
     """What the times were taken on."""
-    model = platform.processor() or platform.machine()
-    try:
-        names = [
-            line
-            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-            if "model name" in line
-        ]
-        model = names[0].split(":", 1)[1].strip() if names else model
-    except OSError:
-        pass
+    about = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.*)", about.read_text(encoding="utf-8")) if about.exists() else None
     return {
-        "processor": model,
+        "processor": found[1] if found else platform.processor() or platform.machine(),
         "cores": os.cpu_count() or 0,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.encode import fingerprint, keep_utf8
 from benchmarks.harness import Outcome, UnavailableError, listed, option
-from benchmarks.peers.encoders import PATTERN, VOCAB, Vocabulary, encoder_of, vocabulary_of
+from benchmarks.peers.encoders import ENCODERS, PATTERN, VOCAB, Vocabulary, encoder_of, vocabulary_of
 from benchmarks.texts.generated import HOSTILE, HOSTILE_TO_COUNT
 
 REFERENCES = ("tiktoken", "toktok")
@@ -54,7 +54,7 @@ _COLLECTED = re.compile(r"Collected : (\d+)")
 
 @harness.case(
     option("--texts", type=listed(str, HOSTILE), default=list(HOSTILE), help="comma-separated (all)"),
-    option("--tools", type=listed(), default=["bytemill", "toktok"], help="default bytemill,toktok"),
+    harness.several("--tools", ENCODERS, ("bytemill", "toktok")),
     VOCAB,
     PATTERN,
     option(
@@ -187,11 +187,8 @@ def count_hostile_texts(*, check: bool) -> int:
         growth = max(after / before for before, after in pairwise(times))
         worst = max(worst, growth)
         rows.append([name, *(f"{1e3 * seconds:.1f}" for seconds in times), f"{growth:.2f}"])
-    print(
-        harness.format_table(
-            ["text", *(f"{n_bytes / 1e6:g} MB, ms" for n_bytes in COUNT_SIZES), "growth"], rows
-        )
-    )
+    header = ["text", *(f"{n_bytes / 1e6:g} MB, ms" for n_bytes in COUNT_SIZES), "growth"]
+    print(harness.format_table(header, rows))
     return 1 if check and worst > MOST_COUNT_GROWTH else 0
 
 
@@ -228,9 +225,7 @@ def growth(sizes: list[dict[str, Any]]) -> float | None:
     turns = {size["n_bytes"]: size["turns"] for size in sizes}
     factors = [
         # Of a size that takes long there are fewer turns.
-        statistics.median(
-            double / single for single, double in zip(singles, turns[2 * n_bytes], strict=False)
-        )
+        statistics.median(after / before for before, after in zip(singles, turns[2 * n_bytes], strict=False))
         for n_bytes, singles in turns.items()
         if 2 * n_bytes in turns and min(singles) >= TOO_SHORT_TO_COMPARE
     ]
@@ -307,12 +302,7 @@ def _number(value: float | None, factor: float = 1) -> str:
 
 
 @harness.case(
-    option(
-        "--parts",
-        type=listed(str, INSTRUCTION_PARTS),
-        default=list(INSTRUCTION_PARTS),
-        help="comma-separated (all)",
-    ),
+    harness.several("--parts", INSTRUCTION_PARTS),
     option("--check", action="store_true", help="exit with 1 where a part takes more than the baseline"),
     option("--keep", action="store_true", help="make this the baseline"),
     option("--tolerance", type=float, default=0.03, help="share that is let pass (%(default)s)"),

@@ -8,6 +8,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -61,53 +62,22 @@ def load(options: argparse.Namespace) -> int:
             own = require("bytemill").Tokenizer.load(ranks, pattern=PATTERN_OF_FILE[name], special_tokens={})
             own.save(written)
             results += _measure_loading(name, {"ranks": ranks, "json": written}, options.runs)
-    machine = {"machine": harness.machine(), "results": results}
-    print(json.dumps(machine, indent=1) if options.json else _loading_table(results))
-    return 0
-
-
-def _measure_loading(vocabulary: str, paths: dict[str, Path], runs: int) -> list[dict[str, Any]]:
-    """Results of all tools for one vocabulary; runs of different tools take turns."""
-    outcomes: dict[tuple[str, str], list[Outcome]] = {each: [] for each in LOADERS}
-    for _ in range(runs):
-        for tool, kind in LOADERS:
-            request = {"tool": tool, "path": str(paths[kind])}
-            outcomes[tool, kind].append(harness.measure_in_process(load_once, request, threads=2))
-    results: list[dict[str, Any]] = []
-    expected: list[int] | None = None
-    for (tool, kind), measured in outcomes.items():
-        result: dict[str, Any] = {"vocabulary": vocabulary, "file": kind, "tool": tool}
-        reason = next((outcome.reason for outcome in measured if outcome.reason), None)
-        if reason is None:
-            ids = measured[0].values["ids"]
-            expected = expected or ids
-            reason = None if ids == expected else "gives other ids"
-        if reason is None:
-            for key in ("import", "load", "first text", "memory"):
-                result[key] = harness.median_of(measured, key)
-            result["spread"] = harness.spread_of(measured, "load")
-        results.append(result | {"reason": reason})
-    return results
-
-
-def _loading_table(results: list[dict[str, Any]]) -> str:
-    """Milliseconds, and how many times as long as bytemill loading and a first text take from the same file."""
-    total = {
-        (result["vocabulary"], result["file"], result["tool"]): result["load"] + result["first text"]
-        for result in results
-        if not result["reason"]
-    }
+    if options.json:
+        print(json.dumps({"machine": harness.machine(), "results": results}, indent=1))
+        return 0
     rows: list[list[str]] = []
+    seconds: dict[str, float] = {}
     for result in results:
-        vocabulary, kind, tool = result["vocabulary"], result["file"], result["tool"]
-        row = [vocabulary, kind, tool]
+        row = [result["vocabulary"], result["file"], result["tool"]]
         if result["reason"]:
             rows.append([*row, *["–"] * 5, result["reason"]])
             continue
         row += [f"{1000 * result[key]:.1f}" for key in ("import", "load", "first text")]
-        ours = total.get((vocabulary, kind, "bytemill"))
-        row.append(f"{total[vocabulary, kind, tool] / ours:.2f}" if ours else "–")
-        rows.append([*row, f"{result['memory'] / 1e6:.0f}", f"load ± {100 * result['spread'] / 2:.0f} %"])
+        # bytemill comes first of the tools that load a file.
+        total = result["load"] + result["first text"]
+        ours = seconds.setdefault(f"{row[0]} {row[1]}", total if result["tool"] == "bytemill" else 0)
+        row += [f"{total / ours:.2f}" if ours else "–", f"{result['memory'] / 1e6:.0f}"]
+        rows.append([*row, f"load ± {100 * result['spread'] / 2:.0f} %"])
     header = [
         "vocabulary",
         "file",
@@ -119,7 +89,31 @@ def _loading_table(results: list[dict[str, Any]]) -> str:
         "peak MB",
         "",
     ]
-    return harness.format_table(header, rows)
+    print(harness.format_table(header, rows))
+    return 0
+
+
+def _measure_loading(vocabulary: str, paths: dict[str, Path], runs: int) -> list[dict[str, Any]]:
+    """Results of all tools for one vocabulary."""
+
+    def measured(loader: tuple[str, str]) -> Outcome:
+        request = {"tool": loader[0], "path": str(paths[loader[1]])}
+        return harness.measure_in_process(load_once, request, threads=2)
+
+    found, reasons = harness.in_turns(LOADERS, runs, measured)
+    expected = next((outcomes[0].values["ids"] for outcomes in found.values() if outcomes), None)
+    results: list[dict[str, Any]] = []
+    for loader, outcomes in found.items():
+        reason = reasons.get(loader)
+        if reason is None and outcomes[0].values["ids"] != expected:
+            reason = "gives other ids"
+        results.append({"vocabulary": vocabulary, "file": loader[1], "tool": loader[0]})
+        if reason is None:
+            keys = ("import", "load", "first text", "memory")
+            results[-1] |= {key: harness.median_of(outcomes, key) for key in keys}
+            results[-1]["spread"] = harness.spread_of(outcomes, "load")
+        results[-1]["reason"] = reason
+    return results
 
 
 def _loaded(tool: str, path: Path) -> Any:
@@ -162,19 +156,9 @@ def load_once(request: dict[str, Any]) -> dict[str, Any]:
 
 @harness.case(
     harness.TEXT,
-    option(
-        "--vocab",
-        type=listed(),
-        default=["cl100k", "trained-10000"],
-        help="as in `encode` (cl100k,trained-10000)",
-    ),
+    option("--vocab", type=listed(), default=["cl100k", "trained-10000"], help="(cl100k,trained-10000)"),
     option("--tokenizers", type=int, default=100, help="number of tokenizers (%(default)s)"),
-    option(
-        "--megabytes",
-        type=listed(float),
-        default=[0.001, 1, 8],
-        help="sizes of the text, 10^6 bytes each (0.001,1,8)",
-    ),
+    option("--megabytes", type=listed(float), default=[0.001, 1, 8], help="of the text (0.001,1,8)"),
     option("--threads", type=listed(int), default=[1, 2], help="numbers of threads (1,2)"),
     option("--limit", type=float, default=6000, help="MB at which a row ends (%(default)s)"),
     harness.JSON,
@@ -264,42 +248,43 @@ def _memory_cells(outcome: Outcome) -> list[str]:
 def models(options: argparse.Namespace) -> None:
     """Load published models' tokenizers and encode new text, beside gigatoken and Hugging Face.
 
-        python -m benchmarks models qwen3.tokenizer.json gptoss.tokenizer.json --text english=a.txt
-        multilingual=b.txt python -m benchmarks models llama2.tokenizer.json --text english=a.txt --markdown  # for
-        docs/reference/benchmarks.md
+        python -m benchmarks models qwen3.tokenizer.json gptoss.tokenizer.json --text english=a.txt multilingual=b.txt
+        python -m benchmarks models llama2.tokenizer.json --text english=a.txt --markdown
 
     Every measurement is a process of its own on one thread; tools take turns, and the table has medians. Loading
     lasts from the start of reading the file, which is in the page cache, to the ids of the first kilobyte; "again"
     is the same for bytemill with the vocabulary in its cache, which the first load has filled. Hugging Face gets
-    the first part of a text only. A tool whose ids differ from Hugging Face's is marked.
+    the first part of a text only. A tool whose ids differ from Hugging Face's is marked. With --markdown, rows
+    show bytemill and, after a slash, gigatoken.
     """
     texts = [(name, path) for name, _, path in (each.partition("=") for each in options.text)]
-    if options.markdown:
-        names = " | ".join(f"{name}, MB/s" for name, _ in texts)
-        print(f"| model | load, s | again, s | {names} | ids |\n|---|---|---|{'---|' * len(texts)}---|")
-    else:
-        print(f"{'model':24} {'text':14} {'tool':12} {'load s':>8} {'again':>8} {'MB/s':>8}  ids")
     fetch_own(MODEL_TOOLS)
-    print_row = _print_markdown if options.markdown else _print_lines
+    rows: list[list[str]] = []
     for model in options.models:
         results = {name: _measure_model(model, path, options.rounds) for name, path in texts}
-        print_row(Path(model).name.split(".")[0], results)
+        rows += (_model_row if options.markdown else _model_lines)(Path(model).name.split(".")[0], results)
+    header = ["model", "text", "tool", "load s", "again", "MB/s", "ids"]
+    if options.markdown:
+        header = ["model", "load, s", "again, s", *(f"{name}, MB/s" for name, _ in texts), "ids"]
+    print(harness.format_table(header, rows, markdown=options.markdown))
+
+
+ModelResults = dict[str, dict[str, dict[str, Any] | str]]
+"""Text -> tool -> the medians of a tool, or why it has none."""
 
 
 def _measure_model(model: str, text: str, rounds: int) -> dict[str, dict[str, Any] | str]:
-    """Return the medians of each tool, or why it has none."""
+    request = {"model": model, "text": text}
     runs, reasons = harness.in_turns(
         MODEL_TOOLS,
         rounds,
-        lambda tool: harness.measure_in_process(
-            encode_with_model, {"tool": tool, "model": model, "text": text}, threads=1
-        ),
+        lambda tool: harness.measure_in_process(encode_with_model, request | {"tool": tool}, threads=1),
     )
     expected = runs["huggingface"][0].values["sha256"] if runs["huggingface"] else None
     return {
         tool: {
             **{key: harness.median_of(outcomes, key) for key in ("load", "again", "rate")},
-            "same": outcomes[0].values["sha256"] == expected,
+            "ids": "equal" if outcomes[0].values["sha256"] == expected else "DIFFERENT",
         }
         if outcomes
         else reasons[tool]
@@ -307,35 +292,32 @@ def _measure_model(model: str, text: str, rounds: int) -> dict[str, dict[str, An
     }
 
 
-def _print_lines(model: str, results: dict[str, dict[str, dict[str, Any] | str]]) -> None:
+def _model_lines(model: str, results: ModelResults) -> list[list[str]]:
+    """A row for each text and tool."""
+    rows: list[list[str]] = []
     for text, by_tool in results.items():
         for tool, result in by_tool.items():
-            row = f"{model:24} {text:14} {tool:12}"
-            if isinstance(result, str):
-                print(f"{row} {result}")
-            else:
-                same = "equal" if result["same"] else "DIFFERENT"
-                print(f"{row} {result['load']:8.3f} {result['again']:8.3f} {result['rate']:8.1f}  {same}")
+            cells = ["", "", "", result]
+            if not isinstance(result, str):
+                cells = [f"{result['load']:.3f}", f"{result['again']:.3f}", f"{result['rate']:.1f}"]
+                cells.append(result["ids"])
+            rows.append([model, text, tool, *cells])
+    return rows
 
 
-def _print_markdown(model: str, results: dict[str, dict[str, dict[str, Any] | str]]) -> None:
-    """Print a row with the numbers of bytemill and, after a slash, of gigatoken."""
+def _model_row(model: str, results: ModelResults) -> list[list[str]]:
+    """One row with the numbers of bytemill and, after a slash, of gigatoken."""
 
-    def both(results: list[dict[str, dict[str, Any] | str]], key: str, form: str) -> str:
-        numbers = [
-            [result[key] for by_tool in results if not isinstance(result := by_tool[tool], str)]
-            for tool in ("bytemill", "gigatoken")
-        ]
-        return " / ".join(format(statistics.median(each), form) if each else "–" for each in numbers)
+    def median(tool: str, key: str, form: str, texts: Iterable[str] = results) -> str:
+        found = [result[key] for text in texts if not isinstance(result := results[text][tool], str)]
+        return format(statistics.median(found), form) if found else "–"
 
+    rates = [" / ".join(median(tool, "rate", ".0f", [text]) for tool in MODEL_TOOLS[:2]) for text in results]
+    load = " / ".join(median(tool, "load", ".2f") for tool in MODEL_TOOLS[:2])
     own = [by_tool["bytemill"] for by_tool in results.values()]
-    is_equal = all(not isinstance(result, str) and result["same"] for result in own)
-    rates = " | ".join(both([by_tool], "rate", ".0f") for by_tool in results.values())
-    load = both(list(results.values()), "load", ".2f")
-    again = statistics.median(result["again"] for result in own if not isinstance(result, str))
-    print(
-        f"| {model} | {load} | {again:.3f} | {rates} | {'equal' if is_equal else 'DIFFERENT'} |", flush=True
-    )
+    is_equal = all(not isinstance(result, str) and result["ids"] == "equal" for result in own)
+    ids = "equal" if is_equal else "DIFFERENT"
+    return [[model, load, median("bytemill", "again", ".3f"), *rates, ids]]
 
 
 def _model_encoder(tool: str, path: str) -> Any:
@@ -401,25 +383,25 @@ def families(options: argparse.Namespace) -> None:
     from tests.support.published_shapes import SHAPES, in_shape
 
     trained = json.loads(options.vocabulary.read_text(encoding="utf-8"))
-    print("| shape | matched by | ids | new, MB/s | again, MB/s |\n|---|---|---|---:|---:|")
+    rows: list[list[str]] = []
     with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokenizer.json"
+        request = {"model": str(path), "text": str(options.text)}
         for name in (name for name in SHAPES if name != "single words"):  # a flag of tokens, not a model
-            path = Path(folder) / "tokenizer.json"
             path.write_text(in_shape(trained, name), encoding="utf-8")
-            request = {"model": str(path), "text": str(options.text)}
-            outcomes = [
-                harness.measure_in_process(encode_family, request, threads=1) for _ in range(options.rounds)
-            ]
-            if reason := next((each.reason for each in outcomes if each.reason is not None), None):
-                print(f"| {name} | {reason} | | | |", flush=True)
-                continue
-            new, again = (harness.median_of(outcomes, key) for key in ("new", "again"))
-            is_equal = all(each.values["equal"] for each in outcomes)
-            matched = outcomes[0].values["matcher"]
-            print(
-                f"| {name} | {matched} | {'equal' if is_equal else 'DIFFERENT'} | {new:.0f} | {again:.0f} |",
-                flush=True,
+            found, reasons = harness.in_turns(
+                [name],
+                options.rounds,
+                lambda _name: harness.measure_in_process(encode_family, request, threads=1),
             )
+            if reasons:
+                rows.append([name, reasons[name], "", "", ""])
+                continue
+            is_equal = all(each.values["equal"] for each in found[name])
+            rows.append([name, found[name][0].values["matcher"], "equal" if is_equal else "DIFFERENT"])
+            rows[-1] += [f"{harness.median_of(found[name], key):.0f}" for key in ("new", "again")]
+    header = ["shape", "matched by", "ids", "new, MB/s", "again, MB/s"]
+    print(harness.format_table(header, rows, markdown=True))
 
 
 def encode_family(request: dict[str, Any]) -> dict[str, Any]:
@@ -463,28 +445,25 @@ def compare(options: argparse.Namespace) -> None:
     from bytemill.corpus import parse_bytes
 
     request = {"tokenizers": options.tokenizers, "text": options.text, "ngram_bytes": options.ngram_bytes}
-    found: dict[str, list[dict[str, float]]] = {row: [] for row in COMPARISONS}
-    for _ in range(options.rounds):
-        for row in COMPARISONS:
-            outcome = harness.measure_in_process(compare_once, request | {"row": row})
-            if outcome.reason:
-                raise SystemExit(f"error: {outcome.reason}")
-            found[row].append(outcome.values)
-    n_bytes = found["encoding"][0]["n_bytes"]
-    print(f"{n_bytes / 1e6:,.0f} MB, {len(options.tokenizers)} tokenizers")
-    print(f"{'':14}{'time':>10}{'ratio':>8}{'memory':>12}")
-    for row, own in found.items():
-        seconds = statistics.median(each["seconds"] for each in own)
-        ratio = statistics.median(
-            a["seconds"] / b["seconds"] for a, b in zip(own, found["encoding"], strict=True)
-        )
-        memory = statistics.median(each["memory"] for each in own)
-        print(f"{row:14}{seconds:8.2f} s{ratio:8.2f}{memory / 1e6:9,.0f} MB")
-    ngrams = statistics.median(
-        a["seconds"] - b["seconds"] for a, b in zip(found["with n-grams"], found["comparing"], strict=True)
+    runs, _ = harness.in_turns(
+        COMPARISONS,
+        options.rounds,
+        lambda row: harness.measure_in_process(compare_once, request | {"row": row}),
+        needed=True,
     )
+    seconds = {row: [outcome.values["seconds"] for outcome in outcomes] for row, outcomes in runs.items()}
+    n_bytes = runs["encoding"][0].values["n_bytes"]
+    print(f"{n_bytes / 1e6:,.0f} MB, {len(options.tokenizers)} tokenizers")
+    rows: list[list[str]] = []
+    for row, outcomes in runs.items():
+        own = seconds[row]
+        ratio = statistics.median(a / b for a, b in zip(own, seconds["encoding"], strict=True))
+        memory = harness.median_of(outcomes, "memory") / 1e6
+        rows.append([row, f"{statistics.median(own):.2f} s", f"{ratio:.2f}", f"{memory:,.0f} MB"])
+    print(harness.format_table(["", "time", "ratio", "memory"], rows))
+    both = zip(seconds["with n-grams"], seconds["comparing"], strict=True)
     limit = min(n_bytes, parse_bytes(options.ngram_bytes) * len(options.text))
-    per = ngrams / len(options.tokenizers) / limit * 1e8
+    per = statistics.median(a - b for a, b in both) / len(options.tokenizers) / limit * 1e8
     print(f"n-gram figures: {per:.1f} s for 100 MB and tokenizer")
 
 

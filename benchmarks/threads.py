@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import harness
 from benchmarks.encode import THREADED, call_of, encode_once, given_to
-from benchmarks.harness import listed, option
+from benchmarks.harness import option
 from benchmarks.peers.encoders import VOCAB, Vocabulary, encoder_of, vocabulary_of
 
 INTERFACES = ("array", "list", *THREADED)
@@ -29,12 +29,7 @@ N_BYTES_TAKEN = 3 << 29
 
 @harness.case(
     option("--text", type=Path, action="append", help="text, repeatable (the first of `corpus`)"),
-    option(
-        "--interfaces",
-        type=listed(str, ("array", *THREADED)),
-        default=["array", *THREADED],
-        help="comma-separated (all)",
-    ),
+    harness.several("--interfaces", ("array", *THREADED)),
     option("--repeat", type=int, default=9, help="turns (%(default)s)"),
     harness.JSON,
 )
@@ -177,7 +172,7 @@ class Build:
 @harness.case(
     option("cases", type=Build.parse, nargs="+", help="THREADS or THREADS@FOLDER of the package"),
     harness.TEXT,
-    option("--megabytes", type=float, default=0, help="first 10^6 bytes used, 0 for all (%(default)s)"),
+    harness.megabytes(0),
     VOCAB,
     option("--interface", choices=INTERFACES, default="array", help="as in `encode` (%(default)s)"),
     option("--rounds", type=int, default=8, help="times that all is started anew (%(default)s)"),

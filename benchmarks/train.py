@@ -29,7 +29,7 @@ TOOLS = [name for name in TRAINERS if name != EXACT]
         "--no-compare", action="store_true", help=f"do not run {REFERENCE} to compare merges: times alone"
     ),
     option("--threads", type=listed(int), default=[1, 2], help="default 1,2"),
-    option("--tools", type=listed(str, TOOLS), default=TOOLS, help=f"comma-separated: {', '.join(TOOLS)}"),
+    harness.several("--tools", TOOLS),
     option("--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)"),
     harness.JSON,
 )
@@ -145,36 +145,20 @@ def _row(what: dict[str, Any], runs: Sequence[Outcome], reason: str | None) -> d
 
 
 def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    ours = next((row for row in rows if row["tool"] == "bytemill" and row["reason"] is None), None)
-    header = [
-        "tool",
-        "version",
-        "wall s",
-        "× ours",
-        "CPU s",
-        "× ours",
-        "peak MB",
-        "× ours",
-        "±",
-        "merges",
-        "against Hugging Face",
+    columns = [("wall s", "wall_seconds", ".2f", "bytemill"), ("CPU s", "cpu_seconds", ".2f", "bytemill")]
+    columns += [
+        ("peak MB", "peak_mb", ".0f", "bytemill"),
+        ("±", "spread", ".0%"),
+        ("merges", "n_merges", ","),
     ]
-    cells: list[list[str]] = []
-    for row in sorted(rows, key=lambda row: row.get("wall_seconds", float("inf"))):
-        if row["reason"] is not None:
-            cells.append([row["tool"], *[""] * 9, row["reason"]])
-            continue
-        cost: list[str] = []
-        for key, digits in (("wall_seconds", 2), ("cpu_seconds", 2), ("peak_mb", 0)):
-            ratio = f"{row[key] / ours[key]:.2f}" if ours is not None else ""
-            cost += [f"{row[key]:.{digits}f}", ratio]
-        result = [f"{row['n_merges']:,}", row["agreement"]]
-        cells.append([row["tool"], row["version"], *cost, f"{row['spread']:.0%}", *result])
+    columns += [("against Hugging Face", "agreement", "")]
+    quickest_first = sorted(rows, key=lambda row: row.get("wall_seconds", float("inf")))
     print(f"\n{what['text']}, vocabulary of {what['vocab_size']:,}, threads: {what['threads']}\n")
-    print(harness.format_table(header, cells))
-    if ours is not None:
-        phases = ", ".join(f"{name} {seconds:.3f}" for name, seconds in ours["phases"].items())
-        print(f"\nbytemill, seconds by phase (reading goes on beside counting): {phases}")
+    print(harness.format_tools(quickest_first, columns))
+    for row in rows:
+        if row["tool"] == "bytemill" and row["reason"] is None:
+            phases = ", ".join(f"{name} {seconds:.3f}" for name, seconds in row["phases"].items())
+            print(f"\nbytemill, seconds by phase (reading goes on beside counting): {phases}")
     sys.stdout.flush()
 
 
@@ -240,32 +224,39 @@ def memory(options: argparse.Namespace) -> int:
     text: str = options.text or str(harness.text_path(harness.cache_folder(), "english", 100))
     bound = parse_max_memory(options.max_memory)
     print(f"{text}: {Path(text).stat().st_size / 1e6:,.0f} MB, bound {bound / 1e6:,.0f} MB")
-    print("  tokens    bound  seconds  ratio  count  learn  peak MB  on disk MB  runs")
-    is_good = True
+    lines: list[list[str]] = []
+    verdicts: dict[str, bool] = {}
     for vocab_size in options.vocab_size:
-        rows: list[list[dict[str, Any]]] = [[], []]
-        for _ in range(options.repeat):
-            for row, max_memory in zip(rows, (None, options.max_memory), strict=True):
-                outcome = harness.measure_in_process(train_within, [text, vocab_size, max_memory])
-                if outcome.reason:
-                    raise SystemExit(f"error: {outcome.reason}")
-                row.append(outcome.values)
-        plain = statistics.median(run["seconds"] for run in rows[0])
-        for row, name in zip(rows, ("none", options.max_memory), strict=True):
-            middle = sorted(row, key=lambda run: run["seconds"])[len(row) // 2]
-            peak = max(run["peak"] for run in row)
-            print(
-                f"{vocab_size:>8,} {name:>8} {middle['seconds']:>8.2f} {middle['seconds'] / plain:>6.2f} "
-                f"{middle['phases']['count']:>6.2f} {middle['phases']['merge']:>6.2f} {peak / 1e6:>8.0f} "
-                f"{middle['spilled'] / 1e6:>11.0f} {middle['runs']:>5}"
-            )
-        is_same = len({run["merges"] for row in rows for run in row}) == 1
-        is_within = max(run["peak"] for run in rows[1]) <= bound
-        print(
-            f"{'':>8} merges {'the same' if is_same else 'DIFFER'}, bound {'kept' if is_within else 'BROKEN'}"
+        runs, _ = harness.in_turns(
+            ("none", options.max_memory),
+            options.repeat,
+            lambda limit, size=vocab_size: harness.measure_in_process(
+                train_within, [text, size, None if limit == "none" else limit]
+            ),
+            needed=True,
         )
-        is_good = is_good and is_same and is_within
-    return 0 if is_good else 1
+        plain = harness.median_of(runs["none"], "seconds")
+        for limit, outcomes in runs.items():
+            found = sorted((run.values for run in outcomes), key=lambda values: values["seconds"])
+            middle = found[len(found) // 2]
+            times = (
+                middle["seconds"],
+                middle["seconds"] / plain,
+                *(middle["phases"][name] for name in ("count", "merge")),
+            )
+            memory = [f"{max(each['peak'] for each in found) / 1e6:.0f}", f"{middle['spilled'] / 1e6:.0f}"]
+            lines.append(
+                [f"{vocab_size:,}", limit, *(f"{time:.2f}" for time in times), *memory, str(middle["runs"])]
+            )
+        merges = {run.values["merges"] for outcomes in runs.values() for run in outcomes}
+        verdicts[f"{vocab_size:,} tokens: the merges are the same"] = len(merges) == 1
+        peak = max(run.values["peak"] for run in runs[options.max_memory])
+        verdicts[f"{vocab_size:,} tokens: the bound is kept"] = peak <= bound
+    header = ["tokens", "bound", "seconds", "ratio", "count", "learn", "peak MB", "on disk MB", "runs"]
+    print(harness.format_table(header, lines))
+    for verdict, holds in verdicts.items():
+        print(f"{verdict}: {'yes' if holds else 'NO'}")
+    return 0 if all(verdicts.values()) else 1
 
 
 def train_within(request: tuple[str, int, str | None]) -> dict[str, Any]:

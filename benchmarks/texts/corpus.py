@@ -10,12 +10,12 @@ import struct
 import sys
 import sysconfig
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import UsageError
+from benchmarks.harness import TEXT_MEGABYTES, UsageError, option
 from benchmarks.texts import packages
 
 from benchmarks import harness
@@ -39,12 +39,14 @@ class Source:
     """One kind of text, with (packages, expression for the paths of its files) for each place it comes from.
 
     `packages` names one package, or several with `|` between them, of which the first that can be had serves.
-    `one_in` reads one in so many files, for packages far larger than any text needs.
+    `one_in` reads one in so many files, for packages far larger than any text needs. `read` gives the documents of a
+    source without packages.
     """
 
     name: str
-    origins: tuple[tuple[str, str], ...]
+    origins: tuple[tuple[str, str], ...] = ()
     one_in: int = 1
+    read: Callable[[], Iterator[Document]] | None = None
 
 
 _DOC_HTML = r"/doc/(?!.*/(?:_modules/|genindex|search|py-modindex)).*\.html?$"
@@ -98,7 +100,7 @@ def _language_source(language: str) -> Source:
     if office:
         origins.append((f"libreoffice-help-{office}", r"\.html$"))
     if manual:
-        origins.extend(((f"manpages-{manual}", _MANUAL.replace("/man/", f"/man/{manual}[^/]*/")),))
+        origins.append((f"manpages-{manual}", rf"/man/{manual}[^/]*/man\d"))
         if manual in {"de", "fr", "pl", "ru", "uk", "es", "ja"}:
             origins.append((f"manpages-{manual}-dev", rf"/man/{manual}[^/]*/man\d"))
     if handbook:
@@ -140,21 +142,14 @@ _CODE = (
 )
 _PACKAGED = {"english": _ENGLISH, "code": _CODE, "multilingual": tuple(map(_language_source, _LANGUAGES))}
 
-_LOCAL = {
-    "english": (Source("docstrings", ()), Source("topics", ()), Source("manual pages", ())),
-    "code": (Source("modules", ()), Source("headers", ())),
-    "multilingual": (Source("catalogues", ()),),
-}
-
 
 def documents_of(source: Source, cache: Path, packages_used: dict[str, str]) -> Iterator[Document]:
     """The documents of a source; `packages_used` learns where they came from.
 
     A package that cannot be had is left out and named on stderr.
     """
-    if not source.origins:
-        yield from _LOCAL_READERS[source.name]()
-        return
+    if source.read is not None:
+        yield from source.read()
     found: list[str] = []
     for alternatives, expression in source.origins:
         archive = _first_that_can_be_had(alternatives, cache)
@@ -243,13 +238,14 @@ def _catalogues() -> Iterator[Document]:
             yield Document(path.relative_to("/usr/share/locale").as_posix(), "\n".join(messages) + "\n")
 
 
-_LOCAL_READERS = {
-    "docstrings": _docstrings,
-    "topics": _topics,
-    "manual pages": _manual_pages,
-    "modules": _modules,
-    "headers": _headers,
-    "catalogues": _catalogues,
+_LOCAL = {
+    "english": (
+        Source("docstrings", read=_docstrings),
+        Source("topics", read=_topics),
+        Source("manual pages", read=_manual_pages),
+    ),
+    "code": (Source("modules", read=_modules), Source("headers", read=_headers)),
+    "multilingual": (Source("catalogues", read=_catalogues),),
 }
 
 
@@ -286,10 +282,6 @@ def equal_shares(available: dict[str, int], wanted: int) -> dict[str, int]:
     return {name: shares[name] for name in available}
 
 
-def _place(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-
-
 @dataclass(frozen=True)
 class Piece:
     """Whole lines of one document; `place` orders the pieces of a text."""
@@ -321,7 +313,8 @@ def collect(documents: Iterable[tuple[str, Document]], *, long_lines_once: bool)
             lines_seen.update(line for line in lines if len(line) >= 40)
             text = "".join(lines)
         for number, content in enumerate(pieces_of(text)):
-            pieces.append(Piece(_place(f"{document.path}#{number}"), source, content))
+            place = hashlib.sha256(f"{document.path}#{number}".encode("utf-8", "surrogateescape")).digest()
+            pieces.append(Piece(place, source, content))
     return pieces
 
 
@@ -393,20 +386,11 @@ def built_before(name: str, megabytes: float, cache: Path, origin: str) -> dict[
 
 
 @harness.case(
-    harness.option(
-        "texts", nargs="*", metavar="TEXT", help=f"which of {', '.join(harness.TEXT_MEGABYTES)} (all)"
-    ),
-    harness.option("--megabytes", type=float, help="size of each text in 10^6 bytes (100, code 75)"),
-    harness.option(
-        "--cache",
-        type=Path,
-        default=harness.cache_folder(),
-        help="folder for packages and texts (%(default)s)",
-    ),
-    harness.option(
-        "--source", choices=("debian", "local"), help="packages, or what Python itself has on this machine"
-    ),
-    harness.option("--rebuild", action="store_true", help="build texts that stand already"),
+    option("texts", nargs="*", metavar="TEXT", help=f"which of {', '.join(TEXT_MEGABYTES)} (all)"),
+    option("--megabytes", type=float, help="size of each text in 10^6 bytes (100, code 75)"),
+    option("--cache", type=Path, default=harness.cache_folder(), help="for packages and texts (%(default)s)"),
+    option("--source", choices=("debian", "local"), help="packages, or what Python has on this machine"),
+    option("--rebuild", action="store_true", help="build texts that stand already"),
 )
 def corpus(options: argparse.Namespace) -> None:
     """Build the texts of the benchmarks: English technical prose, code, and prose in many languages and scripts.
@@ -419,16 +403,16 @@ def corpus(options: argparse.Namespace) -> None:
     sources stand in an order given by a hash, so that any stretch of the text stands for the whole. Nothing is
     repeated to fill up a size.
     """
-    names: list[str] = options.texts or list(harness.TEXT_MEGABYTES)
-    if unknown := [name for name in names if name not in harness.TEXT_MEGABYTES]:
-        raise UsageError(f"no text is called {unknown[0]!r}: there are {', '.join(harness.TEXT_MEGABYTES)}")
+    names: list[str] = options.texts or list(TEXT_MEGABYTES)
+    if unknown := [name for name in names if name not in TEXT_MEGABYTES]:
+        raise UsageError(f"no text is called {unknown[0]!r}: there are {', '.join(TEXT_MEGABYTES)}")
     origin = options.source or ("debian" if packages.apt_is_here() else "local")
     if origin == "local" and options.source is None:
         print("apt-get and dpkg-deb are not here: using what Python has on this machine.", file=sys.stderr)
     cache: Path = options.cache
     cache.mkdir(parents=True, exist_ok=True)
     for name in names:
-        megabytes = options.megabytes or harness.TEXT_MEGABYTES[name]
+        megabytes = options.megabytes or TEXT_MEGABYTES[name]
         report = None if options.rebuild else built_before(name, megabytes, cache, origin)
         report = report or build(name, megabytes, cache, origin)
         print(f"\n{name}: {report['n_bytes']:,} bytes, sha256 {report['sha256']}\n{report['path']}\n")
