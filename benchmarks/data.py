@@ -1,5 +1,4 @@
-"""From corpora to batches: the cases `inputs` (reading), `shards` (encoding) and `object-store` (batches from a
-store)."""
+"""From corpora to batches: the cases `inputs`, `shards` and `object-store`."""
 
 import argparse
 import bz2

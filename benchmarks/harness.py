@@ -366,6 +366,16 @@ def format_tools(rows: Iterable[dict[str, Any]], columns: Sequence[tuple[str, ..
     Args:
         rows: What each tool gave, with its `tool`, `version`, `reason` and, if any, `note`.
         columns: Header, key and format, and the tools by whose figures those of the column are divided.
+
+    >>> rows = [{"tool": "bytemill", "version": "1", "reason": None, "seconds": 2.0, "note": ""}]
+    >>> rows += [{"tool": "a", "version": "3", "reason": None, "seconds": 3.0, "note": "other ids"}]
+    >>> rows += [{"tool": "b", "reason": "not installed"}]
+    >>> print(format_tools(rows, [("s", "seconds", ".1f", "bytemill")]))
+    tool      version    s  × ours  note
+    --------  -------  ---  ------  -------------
+    bytemill        1  2.0    1.00
+    a               3  3.0    1.50  other ids
+    b                               not installed
     """
     rows = list(rows)
     by_tool = {row["tool"]: row for row in rows if row["reason"] is None}

@@ -111,16 +111,10 @@ def lm(options: argparse.Namespace) -> None:
         if memory.reason:
             raise SystemExit(f"error: {memory.reason}")
         last = statistics.fmean(loss for run in runs for loss in run[index].losses[-10:])
+        speeds = [f"{speed:,.0f}", f"{ratio:.2f}", f"{speed * per_token / rate:.1%}"]
+        validation = " ".join(f"{run[index].validation:.3f}" for run in runs)
         rows.append(
-            [
-                name,
-                f"{speed:,.0f}",
-                f"{ratio:.2f}",
-                f"{speed * per_token / rate:.1%}",
-                f"{memory.values['memory_bytes'] / 1e6:,.0f} MB",
-                f"{last:.3f}",
-                " ".join(f"{run[index].validation:.3f}" for run in runs),
-            ]
+            [name, *speeds, f"{memory.values['memory_bytes'] / 1e6:,.0f} MB", f"{last:.3f}", validation]
         )
     header = ["", "tokens/s", "ratio", "FLOP use", "memory", "train", "validation, by seed"]
     print(harness.format_table(header, rows))
@@ -253,46 +247,33 @@ def lm_train(options: argparse.Namespace) -> None:
     slows all three. Memory is the peak of the process beyond importing torch. With --compile, the first round has
     an empty cache, and the table shows how long the first step takes with and without one.
     """
-    results: dict[str, list[dict[str, Any]]] = {program: [] for program in PROGRAMS}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_data(folder, 4 * options.batch_size * options.context_length * (options.steps + 4))
-        for round_ in range(options.rounds):
-            for program in PROGRAMS:
-                outcome = harness.measure_in_process(
-                    train_alone,
-                    vars(options) | {"program": program, "data": name},
-                    environment={
-                        "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache" / program.replace(" ", "-"))
-                    },
-                )
-                if outcome.reason:
-                    raise SystemExit(f"error: {program}: {outcome.reason}")
-                results[program].append(outcome.values)
-                shown = {key: round(value, 2) for key, value in outcome.values.items()}
-                print(f"round {round_}, {program}: {shown}", file=sys.stderr, flush=True)
-        shutil.rmtree(folder / "cache", ignore_errors=True)
-    base = results[PROGRAMS[0]]
-    base_memory = statistics.median(row["memory_bytes"] for row in base)
+    with tempfile.TemporaryDirectory() as folder:
+        make_data(Path(folder), 4 * options.batch_size * options.context_length * (options.steps + 4))
+
+        def measured(program: str) -> harness.Outcome:
+            cache = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache/{program.replace(' ', '-')}"}
+            request = vars(options) | {"program": program, "data": folder}
+            outcome = harness.measure_in_process(train_alone, request, environment=cache)
+            shown = {key: round(value, 2) for key, value in outcome.values.items()}
+            print(f"{program}: {shown}", file=sys.stderr, flush=True)
+            return outcome
+
+        runs, _ = harness.in_turns(PROGRAMS, options.rounds, measured, needed=True)
+        shutil.rmtree(f"{folder}/cache", ignore_errors=True)
+    rates = {name: [each.values["tokens_per_second"] for each in own] for name, own in runs.items()}
+    base_memory = harness.median_of(runs[PROGRAMS[0]], "memory_bytes")
     rows: list[list[str]] = []
-    for program, own in results.items():
-        ratio = statistics.median(
-            row["tokens_per_second"] / other["tokens_per_second"]
-            for row, other in zip(own, base, strict=True)
+    for program, own in runs.items():
+        both = zip(rates[program], rates[PROGRAMS[0]], strict=True)
+        speed = (
+            f"{statistics.median(rates[program]):,.0f}",
+            f"{statistics.median(a / b for a, b in both):.2f}",
         )
-        memory = statistics.median(row["memory_bytes"] for row in own)
-        later = [row["first_step_seconds"] for row in own[1:]]
-        rows.append(
-            [
-                program,
-                f"{statistics.median(row['tokens_per_second'] for row in own):,.0f}",
-                f"{ratio:.2f}",
-                f"{memory / 1e6:,.0f} MB",
-                f"{memory / base_memory:.2f}",
-                f"{own[0]['first_step_seconds']:.1f} s",
-                f"{statistics.median(later):.1f} s" if later else "",
-            ]
-        )
+        n_bytes = harness.median_of(own, "memory_bytes")
+        memory = f"{n_bytes / 1e6:,.0f} MB", f"{n_bytes / base_memory:.2f}"
+        first = f"{own[0].values['first_step_seconds']:.1f} s"
+        later = f"{harness.median_of(own[1:], 'first_step_seconds'):.1f} s" if own[1:] else ""
+        rows.append([program, *speed, *memory, first, later])
     header = ["", "tokens/s", "ratio", "memory", "ratio", "first step", "cached"]
     print(harness.format_table(header, rows))
 

@@ -181,6 +181,15 @@ def test_tools_take_turns_to_and_fro_until_they_give_a_reason() -> None:
     assert reasons == {"b": "no luck"}
 
 
+def test_a_tool_in_a_folder_of_its_own_is_measured_in_no_other_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BYTEMILL_BENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(harness.UnavailableError, match=r"tokenizers 1\.0\.0rc3 could not be fetched"):
+        encoders.require_own("huggingface-1")
+
+
 def run(case: str, *arguments: str | Path, folder: Path) -> dict[str, Any]:
     """Runs a case with its cache and results in `folder` and gives what it saved."""
     saved = folder / "saved.json"
