@@ -53,7 +53,7 @@ PASSES = 5
     harness.JSON,
 )
 def encode(options: argparse.Namespace) -> int:
-    """Times encoding side by side with the peers, after comparing the ids of all with tiktoken's.
+    """Time encoding side by side with the peers, after comparing the ids of all with tiktoken's.
 
         python -m benchmarks encode [--text FILE]... [--vocab cl100k,o200k,trained-10000] [--tools a,b]
 
@@ -251,7 +251,7 @@ def stretches_of(text: str) -> list[str]:
 
 
 def keep_utf8(text: str) -> None:
-    """Has CPython make the UTF-8 form of a str, which it keeps beside the characters."""
+    """Let CPython make the UTF-8 form of a str, which it keeps beside the characters."""
     size = ctypes.c_ssize_t()
     ctypes.pythonapi.PyUnicode_AsUTF8AndSize(ctypes.py_object(text), ctypes.byref(size))
 
@@ -276,7 +276,7 @@ def fingerprint(ids: Any, *, batch: bool) -> tuple[int, str]:
 def _one_by_one(
     encode: Callable[[str], Any], seconds: list[float] | None = None
 ) -> Callable[[list[str]], list[Any]]:
-    """Encodes text after text, and notes how long each takes where a list for it is given."""
+    """Encode text after text, and note how long each takes where a list for it is given."""
     if seconds is None:
         return lambda texts: [encode(text) for text in texts]
 
@@ -328,7 +328,7 @@ def call_of(encoder: Encoder, interface: str, seconds: list[float]) -> Callable[
 
 
 def encode_once(request: dict[str, Any]) -> dict[str, Any]:
-    """Loads, encodes the text once, and once more."""
+    """Load, encode the text once, and once more."""
     harness.preload()
     interface: str = request["interface"]
     vocabulary = Vocabulary.of(request)
@@ -356,7 +356,7 @@ def encode_once(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def wait_until(moment: float | None) -> None:
-    """Sleeps up to a moment of `time.time()`, for processes that are to begin together."""
+    """Sleep up to a moment of `time.time()`, for processes that are to begin together."""
     if moment is not None:
         left = moment - time.time()
         if left < 0:
@@ -421,7 +421,7 @@ def _n_bytes(given: Any) -> int:
     harness.JSON,
 )
 def decode(options: argparse.Namespace) -> None:
-    """Times decoding side by side with the peers, after checking that all give the text back.
+    """Time decoding side by side with the peers, after checking that all give the text back.
 
         python -m benchmarks decode [--text FILE]... [--tools bytemill,tiktoken]
 

@@ -238,7 +238,7 @@ def jobs_of(options: argparse.Namespace) -> list[Job]:
 
 
 def _run(jobs: list[Job], options: argparse.Namespace) -> tuple[int, list[Difference]]:
-    """Does the jobs in order until the time is up; gives how many are done and what was found."""
+    """Do the jobs in order until the time is up; return how many are done and what was found."""
     started = shown = time.monotonic()
     n_done = n_strings = n_bytes = 0
     found: list[Difference] = []

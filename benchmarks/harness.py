@@ -410,7 +410,7 @@ def machine() -> dict[str, str | int]:
 
 
 def save(place: Path | None, name: str, results: dict[str, Any]) -> Path:
-    """Writes results, with machine and time, to a file ending in .json, or to a new one in a folder; gives its path.
+    """Write results, with machine and time, to a file ending in .json, or to a new one in a folder; return its path.
 
     None is the folder of results.
     """

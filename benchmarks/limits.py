@@ -199,7 +199,7 @@ def resident_bytes() -> int:
 
 
 def take_memory_anew() -> None:
-    """Has glibc ask the system for each large piece of memory, and give it back when it is freed.
+    """Let glibc ask the system for each large piece of memory, and give it back when it is freed.
 
     By itself it does so from a size on that grows with what was freed, up to 32 MB: then it depends on the sizes
     before whether a result has its pages already, and whether it is copied as it grows. Sizes could not be compared.
@@ -210,7 +210,7 @@ def take_memory_anew() -> None:
 
 
 def forget_peak() -> None:
-    """Gives freed memory back to the system and has Linux count the peak from here on."""
+    """Give freed memory back to the system, and let Linux count the peak from here on."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
@@ -354,7 +354,7 @@ def instructions(options: argparse.Namespace) -> int:
 
 
 def built_example() -> Path:
-    """Builds the example and gives its path."""
+    """Build the example; return its path."""
     command = ["cargo", "build", "--release", "--quiet", "--locked", "--package", "bytemill"]
     command += ["--example", "instructions", "--message-format", "json-render-diagnostics"]
     answer = subprocess.run(command, cwd=harness.REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)

@@ -120,13 +120,13 @@ def count(_: None) -> dict[str, float]:
 
 
 def _turn_over_memory() -> None:
-    """Has another process take more memory than any that is measured, and give it back."""
+    """Let another process take more memory than any that is measured, and give it back."""
     if reason := harness.measure_in_process(take_memory, None).reason:
         raise SystemExit(f"error: {reason}")
 
 
 def take_memory(_: None) -> dict[str, Any]:
-    """Takes memory, in large pages where there are some."""
+    """Take memory, in large pages where there are some."""
     memory = mmap.mmap(-1, N_BYTES_TAKEN, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
@@ -248,12 +248,12 @@ class Server:
         return self._answer()
 
     def close(self) -> None:
-        """Ends it."""
+        """End the process."""
         self._process.communicate()
 
 
 def own_pages(given: Any) -> None:
-    """Keeps what a fork costs out of the measurement: a page that it shares is copied when it is first written to.
+    """Keep what a fork costs out of the measurement: a page that it shares is copied when it is first written to.
 
     That holds for the pages of texts, in which references are counted, and for free memory of the allocator, which
     is given back here.
@@ -266,7 +266,7 @@ def own_pages(given: Any) -> None:
 
 
 def serve(request: dict[str, Any]) -> None:
-    """Loads, says so, and encodes once for every line of stdin."""
+    """Load, say so, and encode once for every line of stdin."""
     encoder = encoder_of("bytemill", Vocabulary.of(request), request["threads"])
     encode = call_of(encoder, request["interface"], [])
     text = harness.read_text(request["text"], request["n_bytes"])

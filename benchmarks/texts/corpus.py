@@ -338,7 +338,7 @@ def mix(pieces: list[Piece], wanted: int) -> list[Piece]:
 
 
 def build(name: str, megabytes: float, cache: Path, origin: str) -> dict[str, Any]:
-    """Builds one text in `cache` and writes its report beside it."""
+    """Build one text in `cache` and write its report beside it."""
     wanted = int(megabytes * 1_000_000)
     sources = (_PACKAGED if origin == "debian" else _LOCAL)[name]
     versions: dict[str, str] = {}

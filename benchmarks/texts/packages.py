@@ -117,7 +117,7 @@ _MANY_BLANK_LINES = re.compile(r"\n\s*\n\s*\n+")
 
 
 class _TextOfHtml(HTMLParser):
-    """Collects what a reader of the page would read; text in `pre` keeps its blanks."""
+    """Collect what a reader of the page would read; text in `pre` keeps its blanks."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
