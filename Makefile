@@ -25,6 +25,11 @@ SANITIZE ?=
 OLDEST_TORCH ?= 2.6.0
 TORCH_TESTS := --dist loadfile -m "not network and not gpu and not cluster" tests/lm
 
+# Python of the machine with a GPU, and the packages of bytemill that come neither with torch nor with its tools.
+GPU_PYTHON ?= 3.12
+GPU_PACKAGES := annotated-types attrs cyclopts docstring-parser docutils filelock pydantic pydantic-core rich-rst \
+	typing-inspection
+
 # An environment that is active in the shell is not the project's.
 unexport VIRTUAL_ENV
 # What Python compiles is kept, whatever the shell says, and kept here: the tests start hundreds of processes.
@@ -63,6 +68,14 @@ test-aarch64: _cargo ## Run the core's tests for ARM under qemu (needs qemu-user
 	PROPTEST_CASES=8 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
 		$(CARGO) test --locked -p bytemill --lib --target aarch64-unknown-linux-gnu
+
+.PHONY: gpu-bundle
+gpu-bundle: _python ## Put what a bare machine with torch lacks for benchmarks/gpu.py into .cache/gpu-bundle (20 MB)
+	rm -rf .cache/gpu-bundle
+	$(UV) pip install --quiet --target .cache/gpu-bundle --python-version $(GPU_PYTHON) \
+		--python-platform x86_64-manylinux_2_28 --only-binary :all: --no-deps $(GPU_PACKAGES)
+	cp python/bytemill/_core.abi3.so .cache/gpu-bundle
+	-strip .cache/gpu-bundle/_core.abi3.so
 
 .PHONY: coverage
 coverage: _python ## Run the tests of the Python package and check which lines they reach (half as long again)

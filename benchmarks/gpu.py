@@ -1,49 +1,69 @@
-"""Everything to measure on a GPU, in one command: training beside torch.nn, kernels part by part, generation.
+"""Everything to measure on a GPU, in one command: training beside peers, kernels part by part, Muon, generation.
 
-    python benchmarks/gpu.py
-    python benchmarks/gpu.py --preset gpt2-medium --batch-sizes 8 16 32 --peak 835e12
+    make gpu-bundle            # once, on a machine with a network: what a bare machine with torch lacks
+    python benchmarks/gpu.py   # there
     python benchmarks/gpu.py --device cpu --dry-run
 
-Training is that of GPT-2 (124M, context 1,024) with products in bfloat16, compiled, on random tokens. `gpt2_peer.py` is
-the same model of torch.nn as nanoGPT builds it: nn.Linear, SDPA, fused AdamW, torch.compile. Both start from the same
-weights and take turns of a few steps; the ratio is the median over the turns. MFU is the FLOPs of the matrix products,
-attention in full, relative to the dense bfloat16 peak of the data sheet. Memory is the peak beyond what was allocated
-before the model was built.
+Training is in bfloat16, compiled, on random tokens. The peer of GPT-2 (`gpt2_peer.py`) is the same model of torch.nn
+as nanoGPT builds it: nn.Linear, SDPA, fused AdamW, torch.compile; both start from the same weights. The peer of the
+nanochat presets (`nanochat_peer.py`) has their shape. A model and its peer take turns of a few steps, and the ratio is
+the median over the turns. Then `bytemill lm train` trains the same shape as started from the shell, on shards, with
+turns of the peer before and after. MFU is the FLOPs of the matrix products, attention in full, relative to the dense
+bfloat16 peak of the data sheet. Memory is the peak beyond what was allocated before the model was built.
 
 The parts are timed eagerly: each implementation's forward pass, and both passes, beside torch's own function. The
 chunked loss computes its gradients in the forward pass. The dry run does everything with tiny sizes, and its times mean
 nothing.
 """
 
+# ruff: noqa: E402 - the bundle must be found before bytemill is imported
+
 from __future__ import annotations
 
 import argparse
 import gc
+import json
+import os
+import shutil
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+PACKAGE, BUNDLE = (Path(__file__).parents[1] / name for name in ("python", ".cache/gpu-bundle"))
+"""The package, and what `make gpu-bundle` writes: the compiled core, and packages that torch does not bring along."""
+IS_BARE = find_spec("pydantic") is None
+if IS_BARE:
+    sys.path += [str(PACKAGE), str(BUNDLE)]
+    if not list(PACKAGE.glob("bytemill/_core.*.so")):
+        shutil.copy(BUNDLE / "_core.abi3.so", PACKAGE / "bytemill")
+
+import numpy as np
 import torch
 
+import bytemill
 from bytemill.lm import preset
 from bytemill.lm.device import autocast, matmul_rate, peak_memory, pick_device, pick_precision, synchronise
 from bytemill.lm.generation.decoding import next_tokens
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.model import ModelConfig, TransformerLM
-from bytemill.lm.optim import AdamW, clip_gradients, parameter_groups
+from bytemill.lm.optim import AdamW, Muon, clip_gradients, muon_groups, parameter_groups
 from bytemill.lm.planning import DEVICES, find_device, flops_per_token
 from gpt2_peer import TorchGPT2
 from gpu_parts import measure_parts
 from harness import format_table, save
 from lm_generate import bandwidth, bytes_per_token
+from nanochat_peer import TorchNanochat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TINY: dict[str, Any] = {"context_length": 32, "d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}
+TINY: dict[str, Any] = {"context_length": 32, "d_model": 32, "num_layers": 2, "num_heads": 4, "d_ff": 64}
 
 
 @dataclass
@@ -59,25 +79,26 @@ class Contender:
 
 
 def contender(name: str, config: ModelConfig, options: argparse.Namespace) -> Contender:
-    """Build a model with its optimizer; both have the same initial weights."""
+    """Build a model with its optimizer; GPT-2 and its peer have the same initial weights."""
     device, dtype = options.device, options.dtype
     settings: Any = {"lr": 6e-4, "betas": (0.9, 0.95)}
     compiling: Any = {"backend": "eager"} if options.dry_run else {}
-    kernels = choose_kernels(options.kernels, device, compiled=options.compile)
-    ours = TransformerLM(config, seed=0)
-    if name == "bytemill":
-        model: Any = ours.use_kernels(kernels).to(device)
+    if name.startswith("bytemill"):
+        kernels = choose_kernels(options.kernels, device, compiled=options.compile)
+        model: Any = TransformerLM(config, seed=0).use_kernels(kernels).to(device)
+        model.narrow_residual = "half" in name
         if options.compile:
             model.compile_blocks(**compiling)
-        loss_of, clip = model.loss, clip_gradients
+        loss_of = model.loss
         optimizer: Any = AdamW(parameter_groups(model), fused=kernels.fused_adamw, **settings)
     else:
-        model = TorchGPT2(config)
-        model.start_as(ours)
+        if config.position == "learned":
+            model = TorchGPT2(config)
+            model.start_as(TransformerLM(config, seed=0))
+        else:
+            model = TorchNanochat(config)
         model.to(device)
-        loss_of, clip = model.loss, torch.nn.utils.clip_grad_norm_
-        if options.compile:
-            loss_of = torch.compile(model.loss, dynamic=False, **compiling)
+        loss_of = torch.compile(model.loss, dynamic=False, **compiling) if options.compile else model.loss
         optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1, fused=True, **settings)
     model.train()
 
@@ -85,26 +106,33 @@ def contender(name: str, config: ModelConfig, options: argparse.Namespace) -> Co
         with autocast(device, dtype):
             loss = loss_of(ids[:, :-1], ids[:, 1:])
         loss.backward()
-        clip(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        if name.startswith("bytemill"):
+            norm = clip_gradients(model.parameters(), 1.0)
+        else:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if name.startswith("bytemill") and optimizer.can_skip:
+            optimizer.step_if_finite(norm)
+        else:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         return loss.detach()
 
     return Contender(name, step)
 
 
 def measure_training(
-    config: ModelConfig, batch_size: int, options: argparse.Namespace
+    name: str, config: ModelConfig, batch_size: int, data: Path, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Train both models in turns; return a row for each."""
+    """Train a model, its peer, and the model from the shell; return a row for each."""
     device = options.device
-    shape = (batch_size, config.context_length + 1)
-    ids = torch.randint(0, config.vocab_size, shape, device=device)
+    ids = torch.randint(0, config.vocab_size, (batch_size, config.context_length + 1), device=device)
+    n_tokens = options.steps * batch_size * config.context_length
     models: list[Contender] = []
-    for name in ("torch.nn", "bytemill"):
+    has_peer = name.startswith(("gpt2", "nanochat"))
+    for program in (*(["peer"] if has_peer else []), "bytemill", "bytemill, half residual"):
         before = allocated(device)
         reset_peak(device)
-        models.append(contender(name, config, options))
+        models.append(contender(program, config, options))
         started = time.perf_counter()
         models[-1].first_loss = float(models[-1].step(ids))
         models[-1].first_step_seconds = time.perf_counter() - started
@@ -112,22 +140,24 @@ def measure_training(
             models[-1].step(ids)
         synchronise(device)
         models[-1].memory_bytes = peak_memory(device) - before
-    first, second = (model.first_loss for model in models)
-    if abs(first - second) > 0.02:
-        raise SystemExit(
-            f"the models differ: from the same weights their losses are {first:.4f} and {second:.4f}"
-        )
-    for _ in range(options.turns):
-        for model in models:
+    losses = [model.first_loss for model in models]
+    if config.position == "learned" and max(losses) - min(losses) > 0.02:
+        raise SystemExit(f"the models differ: from the same weights their losses are {losses}")
+
+    def take_turns(some: list[Contender]) -> None:
+        for model in some:
             synchronise(device)
             started = time.perf_counter()
             for _ in range(options.steps):
                 model.step(ids)
             synchronise(device)
-            n_tokens = options.steps * batch_size * config.context_length
             model.rates.append(n_tokens / (time.perf_counter() - started))
-    return [
+
+    for _ in range(options.turns):
+        take_turns(models)
+    rows = [
         {
+            "model": name,
             "program": model.name,
             "batch_size": batch_size,
             "tokens_per_second": (rate := statistics.median(model.rates)),
@@ -138,18 +168,133 @@ def measure_training(
         }
         for model in models
     ]
-
-
-def training_rows(config: ModelConfig, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure every batch size; one that does not fit gives a row without numbers."""
-    rows: list[dict[str, Any]] = []
-    for batch_size in options.batch_sizes:
-        try:
-            rows += measure_training(config, batch_size, options)
-        except torch.OutOfMemoryError:
-            rows.append({"program": "both", "batch_size": batch_size, "unavailable": "out of memory"})
-        release(options.device)
+    for residual in ("float32", "half") if options.shell else ():
+        first = models[:1]
+        first[0].rates.clear()
+        take_turns(first * 2)
+        row = train_from_shell(name, config, batch_size, residual, data, options)
+        take_turns(first * 2)
+        row["ratio"] = row["tokens_per_second"] / statistics.median(first[0].rates)
+        rows.append(row)
     return rows
+
+
+def train_from_shell(  # noqa: PLR0917 - what to train, and how
+    name: str, config: ModelConfig, batch_size: int, residual: str, data: Path, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Run `bytemill lm train` in a process of its own; the first third of its records is left out.
+
+    GPT-2 has the vocabulary of its preset here, 50,257.
+    """
+    folder = data / "run"
+    if name.startswith("gpt2") and not options.dry_run:
+        config = config.replace(vocab_size=preset(name).vocab_size)
+    settings = {
+        **{f"model.{key}": value for key, value in config.to_flat().items() if value is not None},
+        "data.tokenizer": data / "tokenizer.json",
+        "data.train": data / "shards",
+        "run.folder": folder,
+        "run.log-every": options.steps,
+        "run.checkpoint-every": 0,
+        "training.device": str(options.device),
+        "training.precision": "bfloat16",
+        "training.residual-precision": residual,
+        "training.kernels": options.kernels,
+        "training.batch-size": batch_size,
+        "training.steps": options.steps * (2 * options.turns + 1),
+        "schedule.warmup-steps": options.steps,
+    }
+    file = data / "train.toml"
+    file.write_text(
+        "".join(
+            f"{key.replace('-', '_')} = {json.dumps(str(value) if isinstance(value, Path) else value)}\n"
+            for key, value in settings.items()
+        )
+    )
+    compiled = "--training.compile" if options.compile and not options.dry_run else "--training.no-compile"
+    command = [sys.executable, "-m", "bytemill", "lm", "train", str(file), "--overwrite", "--quiet", compiled]
+    paths = {"PYTHONPATH": os.pathsep.join((str(PACKAGE), str(BUNDLE)))} if IS_BARE else {}
+    subprocess.run(command, env=os.environ | paths, check=True)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    steps = [row for row in rows if row["kind"] == "step"]
+    rate = statistics.median(row["tokens_per_second"] for row in steps[len(steps) // 3 :])
+    n_tokens = batch_size * config.context_length * options.steps
+    return {
+        "model": name,
+        "program": "lm train" + (", half residual" if residual == "half" else ""),
+        "batch_size": batch_size,
+        "tokens_per_second": rate,
+        "mfu": None if options.peak is None else rate * flops_per_token(config) / options.peak,
+        "memory_bytes": steps[-1]["memory_bytes"],
+        "first_step_seconds": n_tokens / steps[0]["tokens_per_second"],
+    }
+
+
+def make_data(folder: Path, vocab_size: int, n_words: int) -> None:
+    """Train a tokenizer on words of random letters, and encode a text of them, in which some are frequent."""
+    random = np.random.default_rng(0)
+    letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkqjxz", dtype=np.uint8)
+    sizes = random.integers(2, 11, 60_000)
+    words = [letters[np.minimum(25, random.geometric(0.12, n) - 1)].tobytes().decode() for n in sizes]
+    text = " ".join(words[i] for i in np.minimum(59_999, random.zipf(1.15, n_words) - 1))
+    tokenizer = bytemill.train_from_iterator(iter([text]), vocab_size, ["<|endoftext|>"])
+    tokenizer.save(folder / "tokenizer.json")
+    (folder / "text.txt").write_text(text)
+    bytemill.encode_corpus(tokenizer, str(folder / "text.txt"), str(folder / "shards"))
+
+
+def training_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure every model; one that does not fit gives a row without numbers."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder)
+        make_data(data, 280 if options.dry_run else 32_000, 20_000 if options.dry_run else 3_000_000)
+        for name in options.models:
+            model, _, batch_size = name.partition(":")
+            config = shape(model, options)
+            try:
+                rows += measure_training(model, config, int(batch_size), data, options)
+            except torch.OutOfMemoryError:
+                rows.append(
+                    {
+                        "model": model,
+                        "program": "all",
+                        "batch_size": int(batch_size),
+                        "unavailable": "out of memory",
+                    }
+                )
+            release(options.device)
+    return rows
+
+
+def shape(name: str, options: argparse.Namespace) -> ModelConfig:
+    """Return the shape of a model; GPT-2 with a vocabulary that 64 divides, as nanoGPT trains it."""
+    config = preset(name, **({"vocab_size": 50_304} if name.startswith("gpt2") else {}))
+    return config.replace(vocab_size=320, **TINY) if options.dry_run else config
+
+
+def measure_optimizers(config: ModelConfig, options: argparse.Namespace) -> dict[str, float]:
+    """Return the seconds of a step of each optimizer."""
+    device = options.device
+    model = TransformerLM(config, seed=0).to(device)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    fused = device.type == "cuda"
+    optimizers = {
+        "adamw": AdamW(parameter_groups(model), fused=fused),
+        "muon": Muon(muon_groups(model), fused=fused),
+    }
+    seconds: dict[str, float] = {}
+    for name, optimizer in optimizers.items():
+        times: list[float] = []
+        for _ in range(2 if options.dry_run else 12):
+            synchronise(device)
+            started = time.perf_counter()
+            optimizer.step()
+            synchronise(device)
+            times.append(time.perf_counter() - started)
+        seconds[name] = statistics.median(times[1:])
+    return seconds
 
 
 @torch.inference_mode()
@@ -210,9 +355,10 @@ def show(results: dict[str, Any]) -> None:
     if results["dry_run"]:
         print("dry run with tiny sizes: the times mean nothing")
     rows = [
-        [row["program"], str(row["batch_size"]), "", "", "", "", row["unavailable"]]
+        [row["model"], row["program"], str(row["batch_size"]), "", "", "", "", row["unavailable"]]
         if "unavailable" in row
         else [
+            row["model"],
             row["program"],
             str(row["batch_size"]),
             f"{row['tokens_per_second']:,.0f}",
@@ -223,9 +369,8 @@ def show(results: dict[str, Any]) -> None:
         ]
         for row in results["training"]
     ]
-    print(
-        "\n" + format_table(["training", "batch", "tokens/s", "ratio", "MFU", "memory", "first step"], rows)
-    )
+    header = ["training", "program", "batch", "tokens/s", "ratio", "MFU", "memory", "first step"]
+    print("\n" + format_table(header, rows))
     rows = [
         [row["part"], row["kernels"], "", "", "", "", row["unavailable"]]
         if "unavailable" in row
@@ -242,6 +387,9 @@ def show(results: dict[str, Any]) -> None:
     ]
     header = ["part", "kernels", "forward", "both passes", "speed, torch = 1", "memory", "difference"]
     print("\n" + format_table(header, rows))
+    print(
+        "\n" + ", ".join(f"a step of {name}: {s * 1e3:.2f} ms" for name, s in results["optimizers"].items())
+    )
     made = results["generation"]
     print(
         f"\ngeneration, one sample: first token after {made['prompt_tokens']} in {made['first_token_seconds']:.3f} s, "
@@ -254,13 +402,20 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--preset", default="gpt2", choices=["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"])
-    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[8, 16, 32, 64])
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=["gpt2:64", "llama-1b:8", "nanochat-d12:32"],
+        metavar="PRESET:BATCH",
+        help="models to train, and sequences a step",
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--kernels", default="auto", choices=["auto", "torch", "triton", "scratch"])
     parser.add_argument(
         "--no-compile", dest="compile", action="store_false", help="train both models eagerly"
     )
+    parser.add_argument("--no-shell", dest="shell", action="store_false", help="leave out `lm train`")
+    parser.add_argument("--no-parts", dest="parts", action="store_false", help="leave out single parts")
     parser.add_argument("--steps", type=int, default=10, help="training steps per turn")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=5, help="steps before the first turn")
@@ -273,26 +428,25 @@ def main(words: list[str] | None = None) -> dict[str, Any]:
     options = parser.parse_args(words)
     options.device = device = pick_device(options.device)
     options.dtype = pick_precision("bfloat16", device)
-    config = preset(options.preset, vocab_size=50_304)
     if options.dry_run:
-        config = config.replace(vocab_size=128, **TINY)
-        options.batch_sizes, options.steps, options.turns, options.warmup = [1, 2], 1, 2, 1
-        options.generate_tokens = 4
+        options.models = [f"{name.partition(':')[0]}:2" for name in options.models]
+        options.steps, options.turns, options.warmup, options.generate_tokens = 1, 2, 1, 4
+    config = shape("gpt2", options)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
     if options.peak is None and (key := find_device(name)):
         options.peak = DEVICES[key].rate("bfloat16")
     results: dict[str, Any] = {
         "device": name,
         "torch": torch.__version__,
-        "preset": options.preset,
         "dtype": str(options.dtype).removeprefix("torch."),
         "compiled": options.compile,
         "dry_run": options.dry_run,
         "config": config.to_dict(),
         "peak_flops": options.peak,
         "matmul_flops": matmul_rate(device, options.dtype, seconds=0.0 if options.dry_run else 2.0),
-        "training": training_rows(config, options),
-        "parts": measure_parts(config, max(options.batch_sizes), options),
+        "training": training_rows(options),
+        "parts": measure_parts(config, 1 if options.dry_run else 64, options) if options.parts else [],
+        "optimizers": measure_optimizers(config, options),
         "generation": measure_generation(config, options),
     }
     show(results)

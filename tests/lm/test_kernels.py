@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels import choice
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
-from bytemill.lm.kernels.layers import linear, linear_losses
+from bytemill.lm.kernels.layers import gelu_by_sigmoid, linear, linear_losses
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW
 
@@ -68,8 +68,7 @@ def test_triton_needs_its_package_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 def test_triton_replaces_norms_attention_and_loss_on_cuda() -> None:
     kernels, torchs = choose_kernels("triton", CUDA), choose_kernels("torch", CUDA)
-    assert torchs.norm is None
-    assert kernels.norm is not None
+    assert kernels.norm is not torchs.norm
     assert kernels.attention is not torchs.attention
     assert kernels.losses is not torchs.losses
     assert kernels.masked_attention is torchs.masked_attention
@@ -113,3 +112,35 @@ def test_fused_adamw_is_torchs(weight_decay: float) -> None:
             optimizer.step()
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gelu_by_sigmoid_is_the_tanh_approximation(dtype: torch.dtype) -> None:
+    x = torch.linspace(-30, 30, 2001, dtype=dtype).requires_grad_()
+    ours, theirs = gelu_by_sigmoid(x), torch.nn.functional.gelu(x, approximate="tanh")
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    gradients = [torch.autograd.grad(y.sum(), x)[0] for y in (ours, theirs)]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bias": True}, {"attention": {"num_kv_heads": 2, "qkv_bias": True}}]
+)
+def test_compiled_models_on_a_gpu_have_the_gradients_of_others(options: dict[str, Any]) -> None:
+    sizes_ = {
+        "vocab_size": 50,
+        "context_length": 16,
+        "d_model": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "d_ff": 64,
+    }
+    config = ModelConfig(**sizes_, feed_forward="gelu", **options)
+    ids = torch.randint(50, (2, 17), generator=torch.Generator().manual_seed(0))
+    found: list[list[torch.Tensor]] = []
+    for kernels in (choose_kernels("scratch", CPU), choose_kernels("torch", CUDA, compiled=True)):
+        model = TransformerLM(config, seed=0).use_kernels(kernels)
+        model.loss(ids[:, :-1], ids[:, 1:]).backward()
+        found.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)

@@ -235,6 +235,29 @@ def test_muon_refuses_unknown_methods_and_scalings() -> None:
         Muon([nn.Parameter(torch.ones(2, 2))], scaling="rms")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_stacks_of_matrices_have_the_updates_of_single_ones(
+    monkeypatch: pytest.MonkeyPatch, nesterov: bool
+) -> None:
+    random = torch.Generator().manual_seed(0)
+    shapes = [(6, 4), (4, 9), (6, 4), (4, 4), (4, 9), (6, 4)]
+    ours, theirs = ([nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
+    optimizers = [Muon(each, nesterov=nesterov, weight_decay=0.1) for each in (ours, theirs)]
+    monkeypatch.setattr(optimizers[0], "_update_matrices", optimizers[0]._update_stacks)
+    for _ in range(3):
+        for a, b in zip(ours, theirs, strict=True):
+            a.grad = torch.randn(a.shape, generator=random)
+            b.grad = a.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+        momenta = [
+            optimizer.state[each]["momentum"] for optimizer, each in zip(optimizers, (a, b), strict=True)
+        ]
+        torch.testing.assert_close(*momenta)
+
+
 def test_muon_leaves_vectors_and_embeddings_to_adamw() -> None:
     model = TransformerLM(TINY, seed=1)
     groups = muon_groups(model, lr=0.02, adamw_lr=1e-3)

@@ -26,6 +26,7 @@ from bytemill.errors import (
     ShardError,
     TrainingDivergedError,
 )
+from bytemill.lm.optim import AdamW
 from bytemill.lm.training import preparation, trainer
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.data import data_folders
@@ -350,6 +351,44 @@ def test_losses_that_are_not_finite_are_skipped_and_several_stop_the_run(
         train(
             settings(training__steps=50, run__log_every=1, run__checkpoint_every=2, training__max_bad_steps=3)
         )
+
+
+@pytest.mark.parametrize("bad", [set(), {2, 3, 6}])
+def test_reading_numbers_one_step_late_changes_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, bad: set[int]
+):
+    real = trainer.accumulate_gradients
+    late: list[int] = []
+
+    def sometimes(run: Any, compute_loss: Any) -> tuple[Any, int, Any]:
+        loss, n_tokens, n_bytes = real(run, compute_loss)
+        late.append(run.step - run.n_tokens // n_tokens)
+        if run.step in bad:
+            for parameter in run.model.parameters():
+                parameter.grad.fill_(math.nan)
+        return loss, n_tokens, n_bytes
+
+    monkeypatch.setattr(trainer, "accumulate_gradients", sometimes)
+    found: list[Any] = []
+    for can_skip in (False, True):  # True on a GPU
+        monkeypatch.setattr(AdamW, "can_skip", can_skip)
+        folder = train(settings(training__steps=10, run__log_every=5), overwrite=True)
+        kept = ("kind", "step", "loss", "grad_norm", "bits_per_byte", "n_tokens", "n_consecutive")
+        records = [
+            {name: record.get(name) for name in kept}
+            for kind in ("step", "skipped")
+            for record in read_metrics(folder.metrics, kind)
+        ]
+        state = state_of(folder)
+        found.append((records, state["model"], state["moments"], list(late)))
+        late.clear()
+    (records, weights, moments, in_time), (late_records, late_weights, late_moments, one_late) = found
+    assert set(in_time) == {0}
+    assert set(one_late) == {0, 1}
+    assert records == late_records
+    assert sum(record["kind"] == "skipped" for record in records) == len(bad)
+    for own, other in ((weights, late_weights), (moments, late_moments)):
+        assert all(torch.equal(own[name], other[name]) for name in own)
 
 
 def test_a_folder_with_other_files_is_refused(settings: Settings, tmp_path: Path):

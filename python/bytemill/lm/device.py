@@ -20,7 +20,9 @@ from bytemill.lm.kernels.layers import prefers_onednn, product
 from bytemill.system.memory import peak_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
+
+    from torch import Tensor
 
 
 _ALLOCATION_FAILED = re.compile(
@@ -121,6 +123,30 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
     elif device.type == "mps":
         torch.mps.synchronize()
+
+
+class Numbers:
+    """Numbers that a device still computes; they are copied when they are known, and nothing waits before `read`.
+
+    Args:
+        values: Scalars on the device.
+        device: The device.
+    """
+
+    def __init__(self, values: Sequence[Tensor], device: torch.device) -> None:
+        self._values, self._event = values, None
+        if device.type == "cuda":
+            self._host = torch.empty(len(values), dtype=torch.float64, pin_memory=True)
+            self._host.copy_(torch.stack([value.double() for value in values]), non_blocking=True)
+            self._event = torch.cuda.Event()
+            self._event.record()
+
+    def read(self) -> list[float]:
+        """Wait for the numbers, and return them."""
+        if self._event is None:
+            return [float(value) for value in self._values]
+        self._event.synchronize()
+        return [float(number) for number in self._host]
 
 
 def peak_memory(device: torch.device) -> int:

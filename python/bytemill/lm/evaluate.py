@@ -17,7 +17,7 @@ from bytemill.lm.device import autocast, shared_cores
 from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.hellaswag import HellaSwagItem, HellaSwagScore, evaluate_hellaswag, read_items
 from bytemill.lm.loss import bits_per_byte, perplexity, text_nats_and_bytes, token_byte_counts, token_losses
-from bytemill.lm.tensors import not_finite
+from bytemill.lm.tensors import not_finite, split
 
 if TYPE_CHECKING:
     import os
@@ -44,6 +44,9 @@ __all__ = [
     "score_shards",
     "score_text_file",
 ]
+
+_POSITIONS = 8192
+"""Positions whose logits a GPU computes at a time."""
 
 CLASSES = (
     "word after a space",
@@ -415,9 +418,11 @@ def _score(
     inputs, targets = windows_at(tokens, starts, size, device)
     with autocast(device, dtype):
         hidden = model.hidden(inputs, documents=documents)[:, n_skipped:]
-        logits = model.logits(hidden)
-    inputs, targets = inputs[:, n_skipped:], targets[:, n_skipped:]
-    losses = token_losses(logits, targets)
+        inputs, targets = inputs[:, n_skipped:], targets[:, n_skipped:]
+        # A GPU computes the logits of some sequences at a time: those of a batch of training take gigabytes.
+        n = len(hidden) if device.type == "cpu" else max(1, _POSITIONS // hidden.shape[1])
+        parts = zip(split(hidden, n), split(targets, n), strict=True)
+        losses = torch.cat([token_losses(model.logits(part), own) for part, own in parts])
     if by_class is not None:
         by_class.add(losses, targets, byte_counts.of(inputs, targets))
     text_nats, n_bytes = text_nats_and_bytes(losses, inputs, targets, byte_counts)

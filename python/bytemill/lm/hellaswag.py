@@ -249,7 +249,7 @@ def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch
     ids = ids.to(device)
     with autocast(device, dtype):
         hidden = model.hidden(ids[:, :-1])
-    sums: list[float] = []
+    losses: list[torch.Tensor] = []
     for index, row in enumerate(rows):
         # Compute only the logits of the ending; those of all positions would take far more memory.
         end = len(row.ids) - 1
@@ -257,7 +257,8 @@ def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch
         with autocast(device, dtype):
             logits = model.logits(hidden[index, span])
         targets = ids[index, span.start + 1 : span.stop + 1]
-        sums.append(-float(token_losses(logits, targets).double().sum()))
+        losses.append(token_losses(logits, targets).double().sum())
+    sums = [-float(loss) for loss in torch.stack(losses).cpu()]  # waits for the device once
     if not all(map(math.isfinite, sums)):
         raise not_finite(model)
     return sums

@@ -28,8 +28,6 @@ from bytemill.lm.tensors import narrowed, widened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import Tensor
-
     from bytemill.lm.batches import DocumentMask
     from bytemill.lm.model_config import KernelName
     from bytemill.lm.planning import CheckpointingName
@@ -709,7 +707,7 @@ class MultiHeadSelfAttention(Module):
         *,
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
-        document_starts: Tensor | None = None,
+        document_starts: Any = None,
     ) -> Tensor:
         """Attend.
 
@@ -719,13 +717,18 @@ class MultiHeadSelfAttention(Module):
             mask: Replaces the causal mask.
             cache: Keys and values of earlier tokens; those of `x` are appended.
             document_starts: (..., n_tokens), position of the first token of each token's document; it attends to none
-                before that.
+                before that. Or the result of `Kernels.document_mask` for them.
         """
         *batch, n_tokens, d_model = x.shape
         x = narrowed(x.reshape(math.prod(batch), n_tokens, d_model))
-        q = self._heads(self.q_proj(x), self.n_heads)
-        k = self._heads(self.k_proj(x), self.n_kv_heads)
-        v = self._heads(self.v_proj(x), self.n_kv_heads)
+        layers = (self.q_proj, self.k_proj, self.v_proj)
+        joined = self.kernels.joined if self.n_heads == self.n_kv_heads else None
+        q, k, v = [layer(x) for layer in layers] if joined is None else joined(x, layers)
+        q, k, v = (
+            self._heads(q, self.n_heads),
+            self._heads(k, self.n_kv_heads),
+            self._heads(v, self.n_kv_heads),
+        )
         if self.has_qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # (batch, n_heads, n_tokens, d_head)
@@ -736,7 +739,7 @@ class MultiHeadSelfAttention(Module):
             q, k = self.rope(q, token_positions), self.rope(k, token_positions)
         if cache is not None:
             k, v = cache.append(k, v)
-        if document_starts is not None:
+        if isinstance(document_starts, Tensor):
             document_starts = document_starts.expand(*batch, n_tokens).reshape(-1, n_tokens)
         mixed = self._attend(q, k, v, mask, document_starts)
         return self.output_proj(mixed.transpose(1, 2).reshape(*batch, n_tokens, -1))
@@ -746,7 +749,7 @@ class MultiHeadSelfAttention(Module):
         return x.view(*x.shape[:-1], n_heads, self.d_head)
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, document_starts: Tensor | None = None
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, document_starts: Any = None
     ) -> Tensor:
         """Return (batch, n_heads, n_queries, d_head)."""
         n_queries, n_keys = q.shape[-2], k.shape[-2]
@@ -910,7 +913,7 @@ class TransformerBlock(Module):
         *,
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
-        document_starts: Tensor | None = None,
+        document_starts: Any = None,
     ) -> Tensor:
         """Compute the block; the arguments are those of `MultiHeadSelfAttention.forward`."""
         y = self.ln1(x) if self.pre_norm else x
@@ -979,7 +982,7 @@ class Checkpointed(Module):
             self._options["context_fn"] = partial(_torch.create_selective_checkpoint_contexts, _policy)
 
     def forward(
-        self, x: Tensor, token_positions: Tensor | None = None, *, document_starts: Tensor | None = None
+        self, x: Tensor, token_positions: Tensor | None = None, *, document_starts: Any = None
     ) -> Tensor:
         return _torch.checkpoint(
             self._block[0], x, token_positions, document_starts=document_starts, **self._options
@@ -1013,7 +1016,10 @@ class TransformerLM(Module):
     ) -> None:
         super().__init__()
         self.config = config
+        self.narrow_residual = False
+        """Keep the residual stream in the type of matrix products; by default in that of the weights."""
         self._training_blocks: list[Callable[..., Tensor]] = []  # in place of the layers
+        self._training_ends: tuple[Callable[..., Tensor], ...] = ()  # in place of `_embed` and the last norm
         if seed is None:
             self._build(device, dtype)
         else:
@@ -1126,6 +1132,8 @@ class TransformerLM(Module):
     def compile_blocks(self, **options: Any) -> None:
         """Compile the blocks for training, with `torch.compile`: once, since all run the same code.
 
+        On other devices than the CPU, the embeddings and the last norm are compiled too.
+
         Call this after `checkpoint_activations`.
 
         Args:
@@ -1136,10 +1144,11 @@ class TransformerLM(Module):
             # activation checkpointing the choice is made, and torch before 2.15 fails to combine the two.
             config: Any = import_module("torch._functorch.config")
             config.activation_memory_budget = 1.0 if self._training_blocks else 0.6
-        self._training_blocks = [
-            cast("Any", torch.compile(block, dynamic=False, **options))
-            for block in self._training_blocks or self.layers
-        ]
+        compiled: Any = partial(torch.compile, dynamic=False, **options)
+        self._training_blocks = [compiled(block) for block in self._training_blocks or self.layers]
+        if self.lm_head.weight.device.type != "cpu":
+            # On the CPU, compiled code would add up the gradients of an embedding in any order.
+            self._training_ends = (compiled(self._embed), compiled(self._normalized))
 
     def hidden(
         self, ids: Tensor, cache: KVCache | None = None, documents: DocumentMask | None = None
@@ -1161,14 +1170,23 @@ class TransformerLM(Module):
         if cache is not None:
             x = self._hidden_with_cache(ids, positions, cache)
         else:
-            starts = None
+            starts: Any = None
             if documents is not None:
                 starts = documents.starts(ids)
                 positions = positions - starts if documents.reset_positions else positions
-            x = self._embed(ids, positions)
-            # Other shapes than those of training, such as a growing cache, would compile the blocks again.
+                if self.kernels.document_mask is not None and not (self.training and self.config.dropout):
+                    starts = self.kernels.document_mask(
+                        starts.reshape(-1, ids.shape[-1]), self.config.attention.sliding_window
+                    )
+            # Other shapes than those of training, such as a growing cache, would compile the parts again.
+            ends = (self._training_ends if self.training else None) or (self._embed, self._normalized)
+            x = ends[0](ids, positions)
             for block in (self._training_blocks if self.training else None) or self.layers:
                 x = block(x) if documents is None else block(x, positions, document_starts=starts)
+            return ends[1](x)
+        return self._normalized(x)
+
+    def _normalized(self, x: Tensor) -> Tensor:
         return self.ln_final(x) if self.config.norm_position == "pre" else x
 
     def _hidden_with_cache(self, ids: Tensor, positions: Tensor, cache: KVCache) -> Tensor:
@@ -1196,7 +1214,8 @@ class TransformerLM(Module):
             x = x + self.position_embeddings(positions)
         elif self.config.position == "sinusoidal":
             x = x + cast("Tensor", self.sinusoids)[positions].to(x.dtype)
-        return self.dropout(x)
+        x = self.dropout(x)
+        return narrowed(x) if self.narrow_residual else x
 
     def n_parameters(self, *, non_embedding: bool = False) -> int:
         """Return the number of parameters; a shared tensor counts once.

@@ -342,6 +342,7 @@ def whole_model(model: TransformerLM) -> TransformerLM:
     if not is_sharded(next(model.parameters())):
         return model
     copy = TransformerLM(model.config, seed=0, device="meta").use_kernels(model.kernels)
+    copy.narrow_residual = model.narrow_residual
     copy.load_state_dict(whole_weights(model, whole), assign=True)
     for name, buffer in model.named_buffers():
         owner, _, own_name = name.rpartition(".")

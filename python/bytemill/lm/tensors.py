@@ -50,9 +50,10 @@ def split(x: Tensor, n_rows: int) -> tuple[Tensor, ...]:
     return cast("tuple[Tensor, ...]", x.split(n_rows))  # pyright: ignore[reportUnknownMemberType]
 
 
-def l2_norm(x: Tensor) -> Tensor:
-    """Return √Σ x², summed in float32."""
-    return cast("Any", torch.linalg).vector_norm(x, dtype=torch.float32)
+def l2_norm(x: Tensor, dim: tuple[int, ...] | None = None) -> Tensor:
+    """Return √Σ x², summed in float32: over all numbers, or over some dimensions, which keep the size 1."""
+    norm: Any = cast("Any", torch.linalg).vector_norm
+    return norm(x, dim=dim, keepdim=dim is not None, dtype=torch.float32)
 
 
 def is_sharded(x: Tensor) -> TypeGuard[DTensor]:

@@ -179,7 +179,7 @@ def sdpa(
 
 
 def windowed_attention(
-    q: Tensor, k: Tensor, v: Tensor, window: int | None = None, document_starts: Tensor | None = None
+    q: Tensor, k: Tensor, v: Tensor, window: int | None = None, document_starts: Any = None
 ) -> Tensor:
     """Compute causal attention.
 
@@ -189,7 +189,7 @@ def windowed_attention(
         v: Values, of the shape of the keys.
         window: A token attends to itself and the window − 1 tokens before it.
         document_starts: (batch, n_tokens), position of the first token of each token's document; it attends to none
-            before that.
+            before that. Or the result of `flex_mask` for them.
     """
     if window is None and document_starts is None:
         return sdpa(q, k, v, causal=True)
@@ -204,18 +204,25 @@ def windowed_attention(
 
 
 def flex_attention(
-    q: Tensor, k: Tensor, v: Tensor, window: int | None, document_starts: Tensor | None = None
+    q: Tensor, k: Tensor, v: Tensor, window: int | None, document_starts: Any = None
 ) -> Tensor:
     """Compute `windowed_attention` by FlexAttention, which skips blocks that are masked as a whole."""
     n_tokens = q.shape[-2]
     if document_starts is not None:
-        mask = _block_mask(n_tokens, window or n_tokens, q.device, document_starts)
+        is_mask = not isinstance(document_starts, Tensor)
+        mask = document_starts if is_mask else flex_mask(document_starts, window)
     elif torch.compiler.is_compiling():  # the compiler does not look into a cache
         mask = _block_mask(n_tokens, window or n_tokens, q.device)
     else:
         mask = _cached_block_mask(n_tokens, window or n_tokens, q.device)
     kernel = _flex() if q.device.type == "cuda" and not torch.compiler.is_compiling() else _uncompiled_flex()
     return cast("Tensor", kernel(q, k, v, block_mask=mask, enable_gqa=q.shape[1] > k.shape[1]))
+
+
+def flex_mask(document_starts: Tensor, window: int | None) -> Any:
+    """Return the mask of documents for FlexAttention, which all layers share."""
+    n_tokens = document_starts.shape[1]
+    return _block_mask(n_tokens, window or n_tokens, document_starts.device, document_starts)
 
 
 def _block_mask(

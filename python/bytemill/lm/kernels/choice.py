@@ -12,13 +12,16 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch.nn import functional
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.kernels.attention import causal_attention, sdpa, windowed_attention
+from bytemill.lm.kernels.attention import causal_attention, flex_mask, sdpa, windowed_attention
 from bytemill.lm.kernels.layers import (
     gated_silu,
+    gelu_by_sigmoid,
     gelu_erf,
     gelu_tanh,
+    joined_linear,
     linear,
     linear_losses,
     normalized,
@@ -26,13 +29,15 @@ from bytemill.lm.kernels.layers import (
     product,
     rotate_pairs,
     squared_relu,
+    torch_norm,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
+    from bytemill.lm.model import Linear
     from bytemill.lm.model_config import KernelName
 
 
@@ -45,7 +50,7 @@ class AttentionKernel(Protocol):
         k: Tensor,
         v: Tensor,
         window: int | None = None,
-        document_starts: Tensor | None = None,
+        document_starts: Any = None,
     ) -> Tensor: ...
 
 
@@ -56,6 +61,8 @@ class Kernels:
     name: KernelName = "scratch"
     linear: Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     """(x, weight, bias) -> x weightᵀ + bias."""
+    joined: Callable[[Tensor, Sequence[Linear]], tuple[Tensor, ...]] | None = None
+    """(x, layers of one shape) -> the result of each."""
     embedding: Callable[[Tensor, Tensor], Tensor] | None = None
     """(weight, ids) -> weight[ids]."""
     norm: Callable[..., Tensor] | None = None
@@ -68,6 +75,8 @@ class Kernels:
     """(x, rotations) -> x rotated."""
     attention: AttentionKernel | None = None
     """Causal attention of training and of prompts."""
+    document_mask: Callable[[Tensor, int | None], Any] | None = None
+    """(document_starts, window) -> what `attention` takes in place of the starts, made once for all layers."""
     masked_attention: Callable[..., Tensor] | None = None
     """Attention under any mask: (q, k, v, mask, dropout)."""
     losses: Callable[..., tuple[Tensor, Tensor]] | None = None
@@ -102,13 +111,16 @@ BLOCKWISE: dict[str, Any] = {
 }
 """This package's kernels, which read and write memory less often than the textbook."""
 TORCH: dict[str, Any] = {
+    "linear": functional.linear,  # adds the bias within the product
     "embedding": torch.embedding,
+    "norm": torch_norm,
+    "activations": {"gelu": partial(functional.gelu, approximate="tanh"), "gelu_exact": functional.gelu},
     "attention": windowed_attention,
     "masked_attention": sdpa,
     "losses": linear_losses,
     "fused_adamw": True,
 }
-"""torch's kernels; norms and activations stay the textbook's, which torch.compile fuses."""
+"""torch's kernels; RMSNorm, gates and rotations stay the textbook's, which torch.compile fuses."""
 
 
 def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = False) -> Kernels:
@@ -131,7 +143,10 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         _check_triton(device)
         return triton_kernels()
     if name == "torch" or device.type != "cpu":
-        of_gpu: dict[str, Any] = TORCH
+        of_gpu: dict[str, Any] = TORCH | ({"document_mask": flex_mask} if device.type == "cuda" else {})
+        if compiled:
+            activations = {**TORCH["activations"], "gelu": gelu_by_sigmoid}
+            of_gpu = of_gpu | {"activations": activations, "joined": joined_linear}
         if name == "auto" and device.type == "cuda" and _runs_triton(device):
             of_gpu = of_gpu | {"losses": triton_kernels().losses}
         return Kernels(name, **of_gpu)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.optimizers import OptimizerConfig
     from bytemill.lm.processes import Processes
+
+
+@dataclass(frozen=True)
+class _Skip:
+    """Scalars on the device, with which it skips a step before this program knows of it."""
+
+    now: Tensor
+    """1 if this step is skipped, else 0."""
+    n_unknown: Tensor
+    """Skipped steps that the counts in the states still include."""
 
 
 class AdamW(StepByGroup):
@@ -66,9 +77,33 @@ class AdamW(StepByGroup):
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
 
         self.fused = fused
+        self._skip: _Skip | None = None
+
+    @property
+    def can_skip(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """True for the fused update on CUDA devices."""
+        return self.fused and all(
+            parameter.device.type == "cuda" for group in self.param_groups for parameter in group["params"]
+        )
+
+    def step_if_finite(self, norm: Tensor) -> None:
+        if self._skip is None:
+            self._skip = _Skip(torch.zeros_like(norm), torch.zeros_like(norm))
+        skip = self._skip
+        skip.now.copy_(torch.isfinite(norm).logical_not())
+        self.step()
+        self.zero_grad(set_to_none=True)
+        skip.n_unknown.add_(skip.now)
+        skip.now.zero_()
+
+    def forget_step(self) -> None:
+        for state in self.state.values():
+            state["t"] -= 1
+        if self._skip is not None:
+            self._skip.n_unknown.sub_(1)
 
     def step_group(self, group: dict[str, Any]) -> None:
-        adamw_step(group, self.state, fused=self.fused)
+        adamw_step(group, self.state, fused=self.fused, skip=self._skip)
 
 
 def make_adamw(model: TransformerLM, options: OptimizerConfig, _processes: Processes) -> AdamW:
@@ -82,8 +117,21 @@ def make_adamw(model: TransformerLM, options: OptimizerConfig, _processes: Proce
     )
 
 
-def adamw_step(group: dict[str, Any], states: dict[Tensor, Any], *, fused: bool = False) -> None:
-    """Update the parameters of a group that have a gradient."""
+def adamw_step(
+    group: dict[str, Any],
+    states: dict[Tensor, Any],
+    *,
+    fused: bool = False,
+    skip: _Skip | None = None,
+) -> None:
+    """Update the parameters of a group that have a gradient.
+
+    Args:
+        group: The group.
+        states: Moments of each parameter.
+        fused: See `AdamW`.
+        skip: Whether the device skips the step, in which nothing but its count changes; only if fused.
+    """
     beta_1, beta_2 = group["betas"]
     by_step: dict[int, list[tuple[Tensor, ...]]] = {}
     for parameter in group["params"]:
@@ -101,7 +149,7 @@ def adamw_step(group: dict[str, Any], states: dict[Tensor, Any], *, fused: bool 
         by_step.setdefault(state["t"], []).append(tuple(map(local, tensors)))
     for t, tensors in by_step.items():
         if fused:
-            fused_adamw_update(tensors, t, group)
+            fused_adamw_update(tensors, t, group, skip)
             continue
         for block in blocks(tensors):
             _update(
@@ -146,13 +194,16 @@ def _update(
     torch._foreach_addcdiv_(parameters, m, denominators, -rate)
 
 
-def fused_adamw_update(tensors: Sequence[tuple[Tensor, ...]], t: int, group: dict[str, Any]) -> None:
+def fused_adamw_update(
+    tensors: Sequence[tuple[Tensor, ...]], t: int, group: dict[str, Any], skip: _Skip | None = None
+) -> None:
     """Update parameters by torch's formula of AdamW.
 
     Args:
         tensors: For each parameter the parameter, its gradient, and its moments m and v.
         t: Number of the step, from 1.
         group: Parameter group with the settings.
+        skip: See `adamw_step`.
     """
     beta_1, beta_2 = group["betas"]
     by_type: dict[Any, list[tuple[Tensor, ...]]] = {}
@@ -161,6 +212,8 @@ def fused_adamw_update(tensors: Sequence[tuple[Tensor, ...]], t: int, group: dic
     for rows in by_type.values():
         parameters, gradients, m, v = (list(column) for column in zip(*rows, strict=True))
         step = torch.full((), float(t), device=parameters[0].device)
+        if skip is not None:
+            step -= skip.n_unknown
         torch._fused_adamw_(
             parameters,
             gradients,
@@ -176,5 +229,5 @@ def fused_adamw_update(tensors: Sequence[tuple[Tensor, ...]], t: int, group: dic
             amsgrad=False,
             maximize=False,
             grad_scale=None,
-            found_inf=None,
+            found_inf=None if skip is None else skip.now,
         )

@@ -44,6 +44,21 @@ class StepByGroup(Optimizer):
         """Update the parameters of a group that have a gradient."""
         raise NotImplementedError
 
+    can_skip = False
+    """Whether `step_if_finite` is supported."""
+
+    def step_if_finite(self, norm: Tensor) -> None:
+        """Update all parameters if the gradient norm, a scalar on the device, is finite; forget the gradients.
+
+        The decision is the device's, so this program does not wait for it. It counts the step in any case; if the norm
+        was not finite, it calls `forget_step` once it knows.
+        """
+        raise NotImplementedError
+
+    def forget_step(self) -> None:
+        """Take back the count of a step that the device has skipped."""
+        raise NotImplementedError
+
     def begin_step(self, step: int) -> None:
         """Change what depends on the number of the step (from 0), except for the learning rate; by default nothing."""
 
@@ -178,7 +193,10 @@ def clip_gradients(parameters: Iterable[Tensor] | Tensor, max_norm: float, eps: 
     if not shards:
         return torch.zeros(())
     gradients = [local(shard) for shard in shards]
-    norms = [l2_norm(gradient) for gradient in gradients]
+    if gradients[0].device.type == "cuda":
+        norms = list(torch._foreach_norm(gradients, 2, dtype=torch.float32))
+    else:
+        norms = [l2_norm(gradient) for gradient in gradients]
     norm = l2_norm(torch.stack([each.to(norms[0].device) for each in norms]))
     if is_sharded(shards[0]):
         norm = sum_over_shards(norm.square(), shards[0]).sqrt()

@@ -1,5 +1,8 @@
 """The Muon optimizer for matrices, with AdamW for all other parameters."""
 
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+# torch._foreach_… have no public names; torch's own optimizers use them.
+
 from __future__ import annotations
 
 import math
@@ -63,21 +66,22 @@ def orthogonal(
     accelerators; the result has the type of `matrix`.
 
     Args:
-        matrix: Matrix, (rows, columns).
+        matrix: Matrix (rows, columns), or several of one shape (n, rows, columns).
         n_iterations: Number of iterations.
         method: Coefficients: "newton_schulz" (Jordan et al. 2024) or "polar_express" (Amsel et al. 2025).
         eps: Lower bound of the norm that the matrix is divided by.
     """
     x = matrix if matrix.device.type == "cpu" else matrix.bfloat16()
-    tall = x.shape[0] > x.shape[1]
+    tall = x.shape[-2] > x.shape[-1]
     if tall:  # the product x xᵀ is then smaller
         x = x.mT
-    norm = l2_norm(x) * (_SAFETY if method == "polar_express" else 1.0)
+    norm = l2_norm(x, (-2, -1)) * (_SAFETY if method == "polar_express" else 1.0)
     x = x / norm.clamp_min(eps).to(x.dtype)
+    add_product = torch.addmm if x.ndim == 2 else torch.baddbmm
     for a, b, c in coefficients(method, n_iterations):
         square = x @ x.mT
-        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
-        x = torch.addmm(x, polynomial, x, beta=a)
+        polynomial = add_product(square, square, square, beta=b, alpha=c)
+        x = add_product(x, polynomial, x, beta=a)
     return (x.mT if tall else x).to(matrix.dtype)
 
 
@@ -111,6 +115,7 @@ class Muon(StepByGroup):
         scaling: Learning rate by shape: "original" or "match_adamw".
         betas: Decay rates of AdamW.
         eps: Term ε of AdamW.
+        fused: Update the tensors of AdamW in one pass each; see `AdamW`.
         processes: The processes that train the model; each orthogonalizes a share of the matrices.
 
     Raises:
@@ -131,6 +136,7 @@ class Muon(StepByGroup):
         scaling: Scaling = "original",
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
+        fused: bool = False,
         processes: Processes | None = None,
     ) -> None:
         check_not_negative(lr=lr, weight_decay=weight_decay, eps=eps)
@@ -152,6 +158,7 @@ class Muon(StepByGroup):
         }
         super().__init__(_grouped(list(params)), defaults)
         self.processes = processes or Processes()
+        self.fused = fused
         self.momentum, self.momentum_warmup = momentum, momentum_warmup
         for group in self.param_groups:
             wrong = [p for p in group["params"] if group["algorithm"] == "muon" and p.ndim != 2]
@@ -167,13 +174,32 @@ class Muon(StepByGroup):
             group["momentum"] = warm_momentum(step, self.momentum, self.momentum_warmup)
 
     def step_group(self, group: dict[str, Any]) -> None:
-        if group["algorithm"] == "adamw":
-            adamw_step(group, self.state)
-        else:
-            self._update_matrices(group)
-
-    def _update_matrices(self, group: dict[str, Any]) -> None:
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+        if group["algorithm"] == "adamw":
+            adamw_step(group, self.state, fused=self.fused)
+        elif self.processes.count == 1 and parameters and parameters[0].device.type != "cpu":
+            self._update_stacks(parameters, group)
+        else:
+            self._update_matrices(parameters, group)
+
+    def _update_stacks(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        """Update all matrices of one shape together: few large products fill a GPU, many small ones do not."""
+        by_shape: dict[torch.Size, list[Tensor]] = {}
+        for parameter in parameters:
+            by_shape.setdefault(parameter.shape, []).append(parameter)
+        for (rows, columns), own in by_shape.items():
+            gradients = [cast("Tensor", parameter.grad).float() for parameter in own]
+            momenta = [self._momentum(parameter) for parameter in own]
+            torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+            updates = (
+                torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
+            )
+            stack = orthogonal(torch.stack(list(updates)), group["n_iterations"], group["method"])
+            torch._foreach_mul_(own, 1 - group["lr"] * group["weight_decay"])
+            rate = group["lr"] * shape_scale(rows, columns, group["scaling"])
+            torch._foreach_add_(own, list(stack.unbind()), alpha=-rate)
+
+    def _update_matrices(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         n = self.processes.count
         for first in range(0, len(parameters), n):
             some = parameters[first : first + n]
@@ -188,13 +214,16 @@ class Muon(StepByGroup):
     def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
         """Update the momentum of a matrix, and return U; sharded as the matrix is."""
         mu: float = group["momentum"]
-        state = self.state[parameter]
-        if "momentum" not in state:
-            state["momentum"] = torch.zeros_like(parameter, dtype=torch.float32)
-        momentum = local(state["momentum"])
+        momentum = local(self._momentum(parameter))
         gradient = local(cast("Tensor", parameter.grad)).float()
         momentum.lerp_(gradient, 1 - mu)
         return joined(gradient.lerp(momentum, mu) if group["nesterov"] else momentum, parameter)
+
+    def _momentum(self, parameter: Tensor) -> Tensor:
+        state = self.state[parameter]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(parameter, dtype=torch.float32)
+        return state["momentum"]
 
 
 def make_muon(model: TransformerLM, options: OptimizerConfig, processes: Processes) -> Muon:
@@ -215,6 +244,7 @@ def make_muon(model: TransformerLM, options: OptimizerConfig, processes: Process
         scaling=options.muon_scaling,
         betas=(options.beta1, options.beta2),
         eps=options.eps,
+        fused=model.kernels.fused_adamw,
         processes=processes,
     )
 

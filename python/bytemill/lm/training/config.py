@@ -107,6 +107,8 @@ class TrainingConfig(Settings):
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float16"] = "auto"
     """Precision of matrix products; weights stay float32. auto: bfloat16 on GPUs that support it. tf32: float32 with
     products of 10-bit mantissas, on CUDA devices. float16 scales the loss."""
+    residual_precision: Literal["float32", "half"] = "float32"
+    """Precision of the residual stream between the blocks. half: that of matrix products, with less memory traffic."""
     strategy: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
     kernels: KernelName = "auto"

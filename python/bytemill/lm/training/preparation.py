@@ -119,6 +119,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
     hellaswag = read_items(config.run.hellaswag) if config.run.hellaswag else []
     seed_generators(config.training.seed, processes.rank)
     model = TransformerLM(config.model, seed=config.training.seed).use_kernels(kernels)
+    model.narrow_residual = config.training.residual_precision == "half"
     if initial is not None:
         load_initial_weights(model, initial)
     if is_sharded:

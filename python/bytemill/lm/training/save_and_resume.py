@@ -13,6 +13,7 @@ import torch
 from bytemill.errors import BytemillError, CheckpointError, OutputError
 from bytemill.lm.batches import key_of
 from bytemill.lm.checkpoint import distinct
+from bytemill.lm.device import synchronise
 from bytemill.lm.processes import whole_weights
 from bytemill.lm.tensors import is_sharded, whole
 from bytemill.lm.training.data import separator_of
@@ -259,7 +260,12 @@ def _contents(run: Run) -> CheckpointContents:
     is_first, in_background = run.processes.is_first, saves_in_background(run)
 
     def keep(tensor: Tensor) -> Tensor:
-        return tensor.to("cpu", copy=True) if in_background else tensor
+        if not in_background:
+            return tensor
+        if tensor.device.type != "cuda":
+            return tensor.to("cpu", copy=True)
+        # To pinned memory, which torch keeps for the next checkpoint, ten times as fast.
+        return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
 
     def keep_whole(parameter: Tensor) -> Tensor | None:
         if is_sharded(parameter):
@@ -283,10 +289,15 @@ def _contents(run: Run) -> CheckpointContents:
     }
     files = {WEIGHTS: distinct(weights)} if is_first else {}
     if run.average:
+        synchronise(run.device)
         with run.average.in_model():
-            average = whole_weights(run.model, lambda parameter: _copied(keep_whole(parameter)))
+            average = whole_weights(
+                run.model, keep_whole if in_background else lambda each: _copied(keep_whole(each))
+            )
+            synchronise(run.device)
         if is_first:
             files[AVERAGE] = distinct(average)
+    synchronise(run.device)
     return CheckpointContents(
         run.processes.rank,
         files,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import math
+from collections import deque
 from contextlib import closing, nullcontext
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import torch
 
 from bytemill.errors import NotFiniteError, TrainingDivergedError
 from bytemill.lm.batches import key_of, spread_starts
-from bytemill.lm.device import autocast, memory_errors, shared_cores
+from bytemill.lm.device import Numbers, autocast, memory_errors, shared_cores
 from bytemill.lm.evaluate import LossByClass, TextScore, evaluate_windows, mean_score
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
@@ -35,12 +36,21 @@ from bytemill.lm.processes import (
 from bytemill.lm.training.data import UNNAMED, divide_batch, n_sequences, pass_sizes, sequences_at
 from bytemill.lm.training.metrics_log import OnRecord, Recorder
 from bytemill.lm.training.preparation import MEMORY_HINT, peak_rate, prepare
-from bytemill.lm.training.run import Speed, describe_groups, is_due, is_validation_due, set_rates
+from bytemill.lm.training.run import (
+    Speed,
+    describe_groups,
+    is_checkpoint_due,
+    is_due,
+    is_validation_due,
+    set_rates,
+)
 from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_if_due
 from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from torch import Tensor
 
     from bytemill.lm.processes import LossFunction
     from bytemill.lm.training.config import Resolved
@@ -102,37 +112,17 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         record.show("start", run.step, **_summary(run), peak_source=peak_source)
         speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
+        unread: deque[_Step] = deque()
         while run.step < config.training.steps:
             speed.start()
             set_rates(run.optimizer, run.step, config)
-            loss, n_tokens, n_bytes = accumulate_gradients(run, compute_losses)
-            norm = float(clip_gradients(run.model.parameters(), config.optimizer.clip or math.inf))
-            is_finite = math.isfinite(loss) and math.isfinite(norm)
-            spike = run.spikes.add(loss, norm, config.optimizer) if is_finite else None
-            is_taken = is_finite and not (spike and config.optimizer.skip_spikes)
-            if is_taken:
-                run.optimizer.step()
-                if run.average:
-                    run.average.update()
-            if is_finite:
-                run.recent.add(loss, norm, n_bytes, n_tokens)
-            run.optimizer.zero_grad(set_to_none=True)
-
-            is_overflow = run.scale is not None and run.scale.update(is_finite=is_finite)
+            unread.append(_take_step(run, compute_losses))
             run.step += 1
-            run.n_tokens += n_tokens
-            speed.stop(n_tokens)
-            if spike:
-                record("spike", run.step, **spike, skipped=not is_taken)
-            if is_finite:
-                run.n_bad = 0
-            elif not is_overflow:
-                run.n_bad += 1
-                record("skipped", run.step, loss=loss, grad_norm=norm, n_consecutive=run.n_bad)
-                if run.n_bad >= config.training.max_bad_steps:
-                    finish_saving(run, record)
-                    raise _diverged(run)
-
+            must_stop = stop.requested_anywhere()
+            # On a GPU, the numbers of a step are read while the next one runs, so that the GPU never waits.
+            n_left = 1 if unread[-1].is_updated and not (must_stop or _is_anything_due(run)) else 0
+            n_finished = max(0, len(unread) - n_left)
+            speed.stop(sum(_finish_step(run, unread.popleft(), record) for _ in range(n_finished)))
             if is_due(run, config.run.log_every) and run.recent.n_steps:
                 record(
                     "step",
@@ -144,7 +134,6 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 if text := speed.slowdown():
                     record.show("notice", run.step, text=text)
             run.check.raise_damage()
-            must_stop = stop.requested_anywhere()
             save_if_due(run, record, now=must_stop)
             if must_stop:
                 raise KeyboardInterrupt
@@ -177,11 +166,11 @@ def _progress(run: Run) -> dict[str, float]:
     return {"learning_rate": lr, "n_tokens": run.n_tokens, "epoch": run.batches.epoch}
 
 
-def _diverged(run: Run) -> TrainingDivergedError:
+def _diverged(run: Run, step: _Step) -> TrainingDivergedError:
     saved = f"the last checkpoint is {run.saved}" if run.saved else "no checkpoint was saved yet"
     return TrainingDivergedError(
-        f"the loss or gradient was not finite in {run.n_bad} consecutive steps up to step {run.step}; its batch is in "
-        f"{save_bad_batch(run)}; {saved}",
+        f"the loss or gradient was not finite in {run.n_bad} consecutive steps up to step {step.number + 1}; its batch "
+        f"is in {save_bad_batch(run, step.number, step.end)}; {saved}",
         hint="train in a new folder (--run.folder NAME) with a lower --optimizer.learning-rate, or with "
         "--training.precision float32",
     )
@@ -224,13 +213,15 @@ def loss_function(run: Run) -> LossFunction:
     return compute_losses
 
 
-def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float, int, int]:
+def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor, int, Tensor]:
     """Accumulate the gradients of a step.
 
-    With several processes, each computes its share of the step; the gradients and the result are those of the step.
+    With several processes, each computes its share of the step, and the gradients are those of the whole step. The
+    device is not waited for.
 
     Returns:
-        The mean cross-entropy, the number of tokens and the number of their bytes.
+        Of this process: the mean cross-entropy, the number of tokens, and the number of their bytes. The first and the
+        last are tensors on the device.
     """
     passes = pass_sizes(run.config.training, run.processes.count, run.step)
     n_all = run.batches.n_targets(run.batches.position, sum(passes) * run.processes.count)
@@ -255,36 +246,118 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[float,
         n_tokens += n_own
     if run.scale is not None:
         run.scale.unscale(run.model.parameters())
-    sums = run.processes.sum([float(total), n_tokens, int(n_bytes)])
-    return sums[0] / run.processes.count, int(sums[1]), int(sums[2])
+    return total, n_tokens, n_bytes
 
 
-def save_bad_batch(run: Run) -> Path:
-    """Write the sequences of the last step, of all processes, as an .npz file in the run folder.
+@dataclass(frozen=True)
+class _Step:
+    """A step whose numbers may still be computed by the device."""
+
+    number: int
+    """Steps before it."""
+    end: int
+    """Position in the data after it."""
+    n_tokens: int
+    """Tokens of this process."""
+    numbers: Numbers
+    """Mean cross-entropy of this process, bytes of its tokens, and the gradient norm."""
+    is_updated: bool
+    """The weights are updated already, unless the norm is not finite; otherwise `_finish_step` updates them."""
+
+
+def _take_step(run: Run, compute_losses: LossFunction) -> _Step:
+    """Compute the gradients of a step, and update the weights if that needs no decision of this program."""
+    options, optimizer = run.config.optimizer, run.optimizer
+    loss, n_tokens, n_bytes = accumulate_gradients(run, compute_losses)
+    norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
+    numbers = Numbers([loss, n_bytes, norm], run.device)
+    is_updated = optimizer.can_skip and run.scale is None and run.average is None and not options.skip_spikes
+    if is_updated:
+        # With several processes, a loss that is not finite in one of them makes the common gradient so.
+        optimizer.step_if_finite(norm if run.processes.count > 1 else norm + 0 * loss)
+    return _Step(run.step, run.batches.position, n_tokens, numbers, is_updated)
+
+
+def _finish_step(run: Run, step: _Step, record: Recorder) -> int:
+    """Read the numbers of a step, decide on its update where that is left, and record what is unusual.
+
+    Returns:
+        The tokens of all processes.
+
+    Raises:
+        TrainingDivergedError: Too many steps in a row were not finite.
+    """
+    options, number = run.config.optimizer, step.number + 1
+    loss, n_bytes, norm = step.numbers.read()
+    loss, n_tokens, n_bytes = run.processes.sum([loss, step.n_tokens, n_bytes])
+    loss, n_tokens, n_bytes = loss / run.processes.count, int(n_tokens), int(n_bytes)
+    is_finite = math.isfinite(loss) and math.isfinite(norm)
+    spike = run.spikes.add(loss, norm, options) if is_finite else None
+    is_taken = is_finite and not (spike and options.skip_spikes)
+    if step.is_updated:
+        if not (math.isfinite(norm) and (is_finite or run.processes.count > 1)):
+            run.optimizer.forget_step()
+    elif is_taken:
+        run.optimizer.step()
+        if run.average:
+            run.average.update()
+    if not step.is_updated:
+        run.optimizer.zero_grad(set_to_none=True)
+    is_overflow = run.scale is not None and run.scale.update(is_finite=is_finite)
+    run.n_tokens += n_tokens
+    if spike:
+        record("spike", number, **spike, skipped=not is_taken)
+    if is_finite:
+        run.recent.add(loss, norm, n_bytes, n_tokens)
+        run.n_bad = 0
+    elif not is_overflow:
+        run.n_bad += 1
+        record("skipped", number, loss=loss, grad_norm=norm, n_consecutive=run.n_bad)
+        if run.n_bad >= run.config.training.max_bad_steps:
+            finish_saving(run, record)
+            raise _diverged(run, step)
+    return n_tokens
+
+
+def _is_anything_due(run: Run) -> bool:
+    """Return True if records, a checkpoint or an evaluation follow this step, which need its numbers."""
+    options = run.config.run
+    return is_checkpoint_due(run) or any(
+        is_due(run, every) for every in (options.log_every, options.sample_every, options.hellaswag_every)
+    )
+
+
+def save_bad_batch(run: Run, number: int, end: int) -> Path:
+    """Write the sequences of a step, of all processes, as an .npz file in the run folder.
 
     All processes must call this; the first one writes.
 
     The file holds `step`, `inputs` and `targets` of shape (n_sequences, context_length), `sequences` (their numbers in
     the order of the run) and `offsets` (of their first ids in the training data).
 
+    Args:
+        run: The run.
+        number: Steps before the step.
+        end: Position in the data after it.
+
     Raises:
         OutputError: The file cannot be written.
     """
-    path = run.folder.path / f"bad_batch_step_{run.step:08d}.npz"
+    path = run.folder.path / f"bad_batch_step_{number + 1:08d}.npz"
     if run.processes.is_first:
-        write_bytes(path, _last_step(run))
+        write_bytes(path, _sequences(run, number, end))
     run.processes.wait()  # for the file to exist
     return path
 
 
-def _last_step(run: Run) -> bytes:
-    n = sequences_at(run.step - 1, run.config.training)
-    first = run.batches.position - n
+def _sequences(run: Run, number: int, end: int) -> bytes:
+    n = sequences_at(number, run.config.training)
+    first = end - n
     windows = run.batches.windows(first, n).numpy()
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
-        step=np.array(run.step),
+        step=np.array(number + 1),
         inputs=windows[:, :-1],
         targets=windows[:, 1:],
         sequences=np.arange(first, first + n),

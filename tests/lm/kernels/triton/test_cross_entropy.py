@@ -46,6 +46,18 @@ def test_values_and_gradients_equal_the_textbook(
     check(*random_logits(n_rows, vocab_size), device, soft_cap)
 
 
+@pytest.mark.parametrize("soft_cap", [None, 5.0])
+def test_columns_beyond_the_ids_change_nothing(soft_cap: float | None, device: str) -> None:
+    logits, targets = random_logits(9, 100)
+    padded = torch.nn.functional.pad(logits, (0, 28), value=50.0).to(device)
+    targets = targets[:, None].to(device)
+    want = losses_and_gradients(logits.to(device), targets, 9, Z_LOSS, soft_cap)
+    losses, log_z, gradients = losses_and_gradients(padded, targets, 9, Z_LOSS, soft_cap, 100)
+    for got, expected in zip((losses, log_z, gradients[:, :100]), want, strict=True):
+        torch.testing.assert_close(got, expected)
+    assert not gradients[:, 100:].any()
+
+
 def test_bfloat16_gradients_differ_by_their_rounding_alone(device: str) -> None:
     logits, targets = random_logits(9, 300)
     check(logits.bfloat16(), targets, device, bound=2**-7)
@@ -79,3 +91,21 @@ def test_the_output_layer_has_the_gradients_of_the_textbook(device: str) -> None
         torch.autograd.grad(got, [x, weight]), torch.autograd.grad(want, [x, weight]), strict=True
     ):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n_ids", [1000, 1024])
+def test_the_output_layer_in_bfloat16_pads_its_vocabulary(n_ids: int) -> None:
+    random = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(20_000, 64, generator=random, device="cuda").requires_grad_()
+    weight = torch.randn(n_ids, 64, generator=random, device="cuda").requires_grad_()
+    targets = torch.randint(n_ids, (20_000,), generator=random, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        got = linear_losses(x, weight, targets, 0.01)[0]
+    want = cross_entropy(x @ weight.mT, targets, 0.01)
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+    for a, b in zip(
+        torch.autograd.grad(got, [x, weight]), torch.autograd.grad(want, [x, weight]), strict=True
+    ):
+        assert a.dtype == torch.float32
+        assert float((a - b).norm() / b.norm()) < 0.02

@@ -210,11 +210,18 @@ def _n_processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-_MAX_BLOCK = 4096
+_MAX_BLOCK, _RUN, _PER_WARP = 8192, 8, 256
+"""Logits of a block, of a run (16 bytes in half precision), and of a warp. So large a block takes 32 warps, of which a
+processor holds 64: the rows that are being processed stay in the cache until they are read again."""
 
 
 def losses_and_gradients(
-    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float = 0.0, soft_cap: float | None = None
+    logits: Tensor,
+    targets: Tensor,
+    n_tokens: int,
+    z_loss: float = 0.0,
+    soft_cap: float | None = None,
+    n_ids: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute −log softmax(logits)[target] and log Z of each row, and the gradient of the mean of loss + z log² Z.
 
@@ -224,11 +231,13 @@ def losses_and_gradients(
         n_tokens: Number of tokens of the mean.
         z_loss: Weight z of log² Z.
         soft_cap: Replace the logits by cap · tanh(logits / cap).
+        n_ids: Number of columns that are logits, by default all; the gradient of the others is 0.
 
     Returns:
         Losses in nats and log Z, (n_rows, 1) in float32, and the gradient, which is `logits`.
     """
-    losses, log_z = _replace_by_gradient(logits, targets, n_tokens, z_loss, soft_cap)
+    n_ids = logits.shape[1] if n_ids is None else n_ids
+    losses, log_z = _replace_by_gradient(logits, targets, n_tokens, z_loss, soft_cap, n_ids)
     return losses, log_z, logits
 
 
@@ -237,12 +246,17 @@ linear_losses = partial(_linear_losses, losses_and_gradients=losses_and_gradient
 
 
 @triton.jit
-def _logits(row_ptr, columns, vocab_size, SOFT_CAP: tl.constexpr):
-    is_inside = columns < vocab_size
-    x = tl.load(row_ptr + columns, mask=is_inside, other=0.0).to(tl.float32)
+def _capped(x, SOFT_CAP: tl.constexpr):
     if SOFT_CAP is not None:
         x = SOFT_CAP * (2 * tl.sigmoid(2 * x / SOFT_CAP) - 1)  # tanh(a) = 2 sigmoid(2 a) − 1
-    return tl.where(is_inside, x, -float("inf"))
+    return x
+
+
+@triton.jit
+def _logits(row_ptr, columns, n_ids, SOFT_CAP: tl.constexpr):
+    is_inside = columns < n_ids
+    x = tl.load(row_ptr + columns, mask=is_inside, other=0.0).to(tl.float32)
+    return tl.where(is_inside, _capped(x, SOFT_CAP), -float("inf"))
 
 
 @triton.jit
@@ -251,71 +265,76 @@ def _loss_kernel(
     targets_ptr,
     losses_ptr,
     log_z_ptr,
-    vocab_size,
+    width,
+    n_ids,
     share,
     z_loss,
     SOFT_CAP: tl.constexpr,
     BLOCK: tl.constexpr,
+    RUN: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    row_ptr = logits_ptr + row * vocab_size
+    row_ptr = logits_ptr + row * width
     target = tl.load(targets_ptr + row)
-    columns = tl.arange(0, BLOCK)
+    at_target = _capped(tl.load(row_ptr + target).to(tl.float32), SOFT_CAP)
+    # A thread reads a run of neighbouring logits, with one maximum and total for all its runs, and waits for no other.
+    runs: tl.constexpr = BLOCK // RUN
+    columns = tl.arange(0, runs)[:, None] * RUN + tl.arange(0, RUN)[None, :]
 
-    maximums = tl.full([BLOCK], -1e30, tl.float32)  # finite: −∞ − −∞ is not a number
-    totals = tl.zeros([BLOCK], tl.float32)
-    at_target = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, vocab_size, BLOCK):  # one maximum and total per thread, without synchronization
-        x = _logits(row_ptr, start + columns, vocab_size, SOFT_CAP)
-        larger = tl.maximum(maximums, x)
-        totals = totals * tl.exp(maximums - larger) + tl.exp(x - larger)
-        at_target += tl.where(start + columns == target, x, 0.0)
+    maximums = tl.full([runs], -1e30, tl.float32)  # finite: −∞ − −∞ is not a number
+    totals = tl.zeros([runs], tl.float32)
+    for start in range(0, n_ids, BLOCK):
+        x = _logits(row_ptr, start + columns, n_ids, SOFT_CAP)
+        larger = tl.maximum(maximums, tl.max(x, 1))
+        totals = totals * tl.exp(maximums - larger) + tl.sum(tl.exp(x - larger[:, None]), 1)
         maximums = larger
     maximum = tl.max(maximums, 0)
     total = tl.sum(totals * tl.exp(maximums - maximum), 0)
     # Subtract first: added to a logit of 10⁴, the logarithm would lose 10 of its 24 bits.
-    tl.store(losses_ptr + row, (maximum - tl.sum(at_target, 0)) + tl.log(total))
+    tl.store(losses_ptr + row, (maximum - at_target) + tl.log(total))
     log_z = maximum + tl.log(total)
     tl.store(log_z_ptr + row, log_z)
 
-    for start in range(0, vocab_size, BLOCK):
-        x = _logits(row_ptr, start + columns, vocab_size, SOFT_CAP)
-        gradient = tl.exp(x - maximum) / total * (1 + 2 * z_loss * log_z) - tl.where(
-            start + columns == target, 1.0, 0.0
-        )
+    scale = (1 + 2 * z_loss * log_z) * share / total
+    tl.debug_barrier()  # the logit at the target has been read by all threads
+    for start in range(0, width, BLOCK):
+        x = _logits(row_ptr, start + columns, n_ids, SOFT_CAP)
+        gradient = tl.exp(x - maximum) * scale - tl.where(start + columns == target, share, 0.0)
         if SOFT_CAP is not None:
-            gradient *= tl.where(start + columns < vocab_size, 1 - (x / SOFT_CAP) * (x / SOFT_CAP), 0.0)
-        tl.store(row_ptr + start + columns, gradient * share, mask=start + columns < vocab_size)
+            gradient *= tl.where(start + columns < n_ids, 1 - (x / SOFT_CAP) * (x / SOFT_CAP), 0.0)
+        tl.store(row_ptr + start + columns, gradient, mask=start + columns < width)
 
 
 @torch.library.custom_op("bytemill::replace_by_gradient", mutates_args=("logits",))
 def _replace_by_gradient(
-    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float, soft_cap: float | None
+    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float, soft_cap: float | None, n_ids: int
 ) -> tuple[Tensor, Tensor]:
-    losses, log_z = _empty_losses(logits, targets, n_tokens, z_loss, soft_cap)
+    losses, log_z = _empty_losses(logits, targets, n_tokens, z_loss, soft_cap, n_ids)
     if not logits.is_contiguous():
         raise ValueError("logits must be contiguous")
     if len(logits):
-        block = min(_MAX_BLOCK, triton.next_power_of_2(logits.shape[1]))
+        block = min(_MAX_BLOCK, max(_RUN, triton.next_power_of_2(logits.shape[1])))
         _loss_kernel[(len(logits),)](
             logits,
             targets.contiguous(),
             losses,
             log_z,
             logits.shape[1],
+            n_ids,
             1 / n_tokens,
             z_loss,
             SOFT_CAP=soft_cap,
             BLOCK=block,
-            num_warps=max(1, block // 512),
+            RUN=_RUN,
+            num_warps=max(1, block // _PER_WARP),
         )
     return losses, log_z
 
 
 @_replace_by_gradient.register_fake
 def _empty_losses(
-    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float, soft_cap: float | None
+    logits: Tensor, targets: Tensor, n_tokens: int, z_loss: float, soft_cap: float | None, n_ids: int
 ) -> tuple[Tensor, Tensor]:
-    del targets, n_tokens, z_loss, soft_cap
+    del targets, n_tokens, z_loss, soft_cap, n_ids
     losses = torch.empty(logits.shape[0], 1, device=logits.device)
     return losses, torch.empty_like(losses)
