@@ -14,6 +14,7 @@ from bytemill.errors import RunConfigError
 from bytemill.lm.kernels import choice
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.kernels.layers import gelu_by_sigmoid, linear, linear_losses
+from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW
 
@@ -144,3 +145,21 @@ def test_compiled_models_on_a_gpu_have_the_gradients_of_others(options: dict[str
         found.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n_ids", [1000, 1024])
+def test_the_output_layer_in_bfloat16_pads_its_vocabulary(n_ids: int) -> None:
+    random = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(20_000, 64, generator=random, device="cuda").requires_grad_()
+    weight = torch.randn(n_ids, 64, generator=random, device="cuda").requires_grad_()
+    targets = torch.randint(n_ids, (20_000,), generator=random, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        got = choose_kernels("auto", CUDA).losses(x, weight, targets, 0.01, soft_cap=None)[0]
+    want = cross_entropy(x @ weight.mT, targets, 0.01)
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+    for a, b in zip(
+        torch.autograd.grad(got, [x, weight]), torch.autograd.grad(want, [x, weight]), strict=True
+    ):
+        assert a.dtype == torch.float32
+        assert float((a - b).norm() / b.norm()) < 0.02

@@ -118,9 +118,8 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
             set_rates(run.optimizer, run.step, config)
             unread.append(_take_step(run, compute_losses))
             run.step += 1
-            must_stop = stop.requested_anywhere()
             # On a GPU, the numbers of a step are read while the next one runs, so that the GPU never waits.
-            n_left = 1 if unread[-1].is_updated and not (must_stop or _is_anything_due(run)) else 0
+            n_left = 1 if unread[-1].is_updated and not _is_anything_due(run) else 0
             n_finished = max(0, len(unread) - n_left)
             speed.stop(sum(_finish_step(run, unread.popleft(), record) for _ in range(n_finished)))
             if is_due(run, config.run.log_every) and run.recent.n_steps:
@@ -134,6 +133,9 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 if text := speed.slowdown():
                     record.show("notice", run.step, text=text)
             run.check.raise_damage()
+            must_stop = stop.requested_anywhere()
+            if must_stop and unread:
+                _finish_step(run, unread.popleft(), record)
             save_if_due(run, record, now=must_stop)
             if must_stop:
                 raise KeyboardInterrupt
