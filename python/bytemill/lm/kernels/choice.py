@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from bytemill.lm.model import Linear
     from bytemill.lm.model_config import KernelName
 
 
@@ -61,7 +60,7 @@ class Kernels:
     name: KernelName = "scratch"
     linear: Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     """(x, weight, bias) -> x weightᵀ + bias."""
-    joined: Callable[[Tensor, Sequence[Linear]], tuple[Tensor, ...]] | None = None
+    joined: Callable[[Tensor, Sequence[Any]], tuple[Tensor, ...]] | None = None
     """(x, layers of one shape) -> the result of each."""
     embedding: Callable[[Tensor, Tensor], Tensor] | None = None
     """(weight, ids) -> weight[ids]."""

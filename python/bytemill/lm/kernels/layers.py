@@ -25,8 +25,6 @@ from bytemill.lm.tensors import narrowed, widened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bytemill.lm.model import Linear
-
     _Function = Callable[[Tensor, Tensor], None]
     _Derivative = Callable[[Tensor], Tensor]
 
@@ -301,7 +299,7 @@ class _Linear(torch.autograd.Function):
         return d_x, d_weight, gradients.sum(0) if needs_bias else None
 
 
-def joined_linear(x: Tensor, layers: Sequence[Linear]) -> tuple[Tensor, ...]:
+def joined_linear(x: Tensor, layers: Sequence[Any]) -> tuple[Tensor, ...]:
     """Compute the results of linear layers of one shape by one product, which fills a GPU better than several."""
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     weights: list[Tensor] = [layer.weight for layer in layers]
