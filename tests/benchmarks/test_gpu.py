@@ -54,7 +54,7 @@ def test_the_dry_run_measures_everything_and_saves_it(
 
 
 def test_the_peer_computes_the_same_loss_and_gradients() -> None:
-    ours, peer = TransformerLM(tiny(), seed=3), module("gpt2_peer").TorchGPT2(tiny())
+    ours, peer = TransformerLM(tiny(), seed=3), module("gpu_peers").TorchGPT2(tiny())
     peer.start_as(ours)
     ids = torch.randint(0, 96, (2, 33))
     losses = [model.loss(ids[:, :-1], ids[:, 1:]) for model in (ours, peer)]
