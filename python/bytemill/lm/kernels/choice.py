@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.kernels import decoding
 from bytemill.lm.kernels.attention import causal_attention, sdpa, windowed_attention
 from bytemill.lm.kernels.layers import (
     gated_silu,
@@ -30,6 +31,7 @@ from bytemill.lm.kernels.layers import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     from torch import Tensor
 
@@ -75,7 +77,9 @@ class Kernels:
     fused_adamw: bool = False
     """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
     core_decoding: bool = False
-    """Generate with the core where it can: single tokens in float32 on the CPU; see `decoding.CoreDecoder`."""
+    """Generate with the core where it can: single tokens in float32 on the CPU; see `CoreDecoder`."""
+    decoding: ModuleType | None = None
+    """The operations of `GraphDecoder`, those of `kernels.decoding`; None: generate with the model's forward pass."""
 
 
 def cpu_attention(
@@ -107,6 +111,7 @@ TORCH: dict[str, Any] = {
     "masked_attention": sdpa,
     "losses": linear_losses,
     "fused_adamw": True,
+    "decoding": decoding,
 }
 """torch's kernels; norms and activations stay the textbook's, which torch.compile fuses."""
 
@@ -132,8 +137,11 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         return triton_kernels()
     if name == "torch" or device.type != "cpu":
         of_gpu: dict[str, Any] = TORCH
-        if name == "auto" and device.type == "cuda" and _runs_triton(device):
-            of_gpu = of_gpu | {"losses": triton_kernels().losses}
+        if device.type != "cuda":
+            of_gpu = of_gpu | {"decoding": None}
+        elif name == "auto" and _runs_triton(device):
+            own = triton_kernels()
+            of_gpu = of_gpu | {"losses": own.losses, "decoding": own.decoding}
         return Kernels(name, **of_gpu)
     parts: dict[str, Any] = BLOCKWISE
     if compiled:
@@ -155,6 +163,7 @@ def triton_kernels() -> Kernels:
         "norm": triton.normalized,
         "attention": triton.causal_attention,
         "losses": triton.linear_losses,
+        "decoding": triton.decoding,
     }
     return Kernels("triton", **parts)
 

@@ -8,7 +8,8 @@ interpreter on the CPU.
 Importing this package needs Triton, which torch installs on Linux.
 """
 
+from bytemill.lm.kernels.triton import decoding
 from bytemill.lm.kernels.triton.attention import causal_attention
 from bytemill.lm.kernels.triton.layers import linear_losses, losses_and_gradients, normalized
 
-__all__ = ["causal_attention", "linear_losses", "losses_and_gradients", "normalized"]
+__all__ = ["causal_attention", "decoding", "linear_losses", "losses_and_gradients", "normalized"]
