@@ -49,7 +49,7 @@ def random_heads(
     )
 
 
-@few(12)
+@few
 @given(
     groups=st.sampled_from([1, 2, 3]),
     n_kv_heads=st.sampled_from([1, 2]),
@@ -74,7 +74,7 @@ def test_attention_equals_the_reference(
     bound = 1e-5 if dtype == torch.float32 else 0.02
     assert close(got, expected, bound)
     assert close(ours.keys, theirs.keys, bound)
-    assert torch.equal(ours.values, theirs.values)
+    assert close(ours.values, theirs.values, bound)  # the interpreter truncates to bfloat16
 
 
 PROJECTIONS: dict[str, dict[str, Any]] = {

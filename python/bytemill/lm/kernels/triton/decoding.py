@@ -160,11 +160,11 @@ def _summed_parts(
     mixed_ptr += row * N_PARTS * N_HEADS * WIDTH + columns
     maximum = columns * 0.0 + _LEAST
     for part in tl.static_range(N_PARTS):
-        is_read = is_inside & (part < n_parts)
+        is_read = columns < tl.where(n_parts > part, N_HEADS * WIDTH, 0)
         maximum = tl.maximum(maximum, tl.load(statistics_ptr + part * N_HEADS, mask=is_read, other=_LEAST))
     total, mixed = columns * 0.0, columns * 0.0
     for part in tl.static_range(N_PARTS):
-        is_read = is_inside & (part < n_parts)
+        is_read = columns < tl.where(n_parts > part, N_HEADS * WIDTH, 0)
         own = tl.load(statistics_ptr + part * N_HEADS, mask=is_read, other=_LEAST)
         share = tl.exp2(own - maximum)
         total += share * tl.load(
