@@ -65,7 +65,13 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", ["gpt2", "grouped heads", "window"])
 def test_samples_beyond_the_context_are_those_of_numpy(name: str, parameters: dict[str, Any]):
     model = model_of(SHAPES[name])
-    options: dict[str, Any] = {"seed": 3, "n_samples": 3, "excluded_ids": {0, 7, 60}, "stop_ids": {11}, **parameters}
+    options: dict[str, Any] = {
+        "seed": 3,
+        "n_samples": 3,
+        "excluded_ids": {0, 7, 60},
+        "stop_ids": {11},
+        **parameters,
+    }
     expected = generate(model, [1, 2, 3], 300, **options)
     assert generate(with_decoding(model), [1, 2, 3], 300, **options) == expected
     assert generate(model, [1, 2, 3], 300, **{**options, "n_samples": 1}) == expected[:1]
