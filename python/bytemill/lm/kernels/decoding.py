@@ -117,7 +117,7 @@ def project(
     Args:
         x: (…, n_in).
         projection: The weights.
-        residual: Added to the result, in float32.
+        residual: Added to the result, in float32; of projections without activation.
         out: Receives the result, in float32.
 
     Returns:

@@ -144,10 +144,10 @@ def check_projection(
     )
     x, residual = make(n_rows, n_in), make(n_rows, n_out)
     assert close(decoding.project(x, projection), reference.project(x, projection), bound)
-    expected = reference.project(x, projection, residual)
-    got = decoding.project(x, projection, residual)
-    assert got.dtype == torch.float32
-    assert close(got, expected, bound)
+    if not options.keys() & {"activation", "soft_cap"}:
+        got = decoding.summed(decoding.project(x, projection, residual))
+        assert got.dtype == torch.float32
+        assert close(got, reference.project(x, projection, residual), bound)
     out = torch.empty(n_rows, n_out, device=device)
     assert close(
         decoding.project(x, projection, out=out), reference.project(x, projection, out=out.clone()), bound

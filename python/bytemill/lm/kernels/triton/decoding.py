@@ -12,7 +12,8 @@ kernel of its own would cost more than the arithmetic:
 5. The second matrix, added to the stream.
 
 For up to `_MOST_ROWS` rows a program holds a few rows of weights and multiplies them by every vector, in float32. For
-more rows, products are `tl.dot`, and norms and sums of parts are kernels of their own.
+more rows, products are `tl.dot`, and norms are kernels of their own. The sums of the second and third product are also
+divided among programs, and the norm after them adds them up.
 
 If `OVERLAP` is set (compute capability 9.0), a kernel starts when all programs of the one before it have started, loads
 its weights, and waits for the results of the one before (programmatic dependent launch). A kernel allows this only
@@ -37,7 +38,6 @@ from triton.language.extra import cuda
 
 from bytemill.lm.kernels.attention import sdpa
 from bytemill.lm.kernels.triton.attention import causal_attention
-from bytemill.lm.kernels.triton.layers import _norm_forward_kernel
 
 if TYPE_CHECKING:
     from bytemill.lm.kernels.decoding import Heads, Norm, Projection
@@ -146,32 +146,35 @@ def _summed_parts(
     position,
     row,
     n_rows,
-    columns,
-    is_inside,
+    heads,
     WIDTH: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
     N_HEADS: tl.constexpr,
     WINDOW: tl.constexpr,
     N_PARTS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
 ):
-    """Return the result of attention of a row at `columns`."""
-    _, _, n_parts = _key_parts(position, WINDOW, N_PARTS, BLOCK)
-    statistics_ptr += row * N_PARTS * N_HEADS + columns // WIDTH
-    mixed_ptr += row * N_PARTS * N_HEADS * WIDTH + columns
-    maximum = columns * 0.0 + _LEAST
+    """Return the result of attention of some heads of a row, (len(heads), BLOCK_WIDTH)."""
+    _, _, n_parts = _key_parts(position, WINDOW, N_PARTS, BLOCK_KEYS)
+    columns = tl.arange(0, BLOCK_WIDTH)
+    statistics_ptr += row * N_PARTS * N_HEADS + heads
+    mixed_ptr += (row * N_PARTS * N_HEADS + heads[:, None]) * WIDTH + columns[None, :]
+    maximum = heads * 0.0 + _LEAST
     for part in tl.static_range(N_PARTS):
-        is_read = columns < tl.where(n_parts > part, N_HEADS * WIDTH, 0)
+        is_read = heads < tl.where(n_parts > part, N_HEADS, 0)
         maximum = tl.maximum(maximum, tl.load(statistics_ptr + part * N_HEADS, mask=is_read, other=_LEAST))
-    total, mixed = columns * 0.0, columns * 0.0
+    total = heads * 0.0
+    mixed = heads[:, None] * 0.0 + columns[None, :] * 0.0
     for part in tl.static_range(N_PARTS):
-        is_read = columns < tl.where(n_parts > part, N_HEADS * WIDTH, 0)
+        is_read = heads < tl.where(n_parts > part, N_HEADS, 0)
         own = tl.load(statistics_ptr + part * N_HEADS, mask=is_read, other=_LEAST)
         share = tl.exp2(own - maximum)
         total += share * tl.load(
             statistics_ptr + (n_rows * N_PARTS + part) * N_HEADS, mask=is_read, other=0.0
         )
-        mixed += share * tl.load(mixed_ptr + part * N_HEADS * WIDTH, mask=is_read, other=0.0)
-    return tl.where(is_inside, mixed / total, 0.0)
+        is_mixed = is_read[:, None] & (columns[None, :] < WIDTH)
+        mixed += share[:, None] * tl.load(mixed_ptr + part * N_HEADS * WIDTH, mask=is_mixed, other=0.0)
+    return mixed / tl.where(heads < N_HEADS, total, 1.0)[:, None]
 
 
 @triton.jit
@@ -181,33 +184,36 @@ def _input(
     positions_ptr,
     row,
     n_rows,
-    columns,
+    start,
     N_IN: tl.constexpr,
     WIDTH: tl.constexpr,
     WINDOW: tl.constexpr,
     N_PARTS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
+    BLOCK_IN: tl.constexpr,
 ):
-    """Return `columns` of a row of x, or of the result of attention in `N_PARTS` parts."""
-    is_inside = columns < N_IN
+    """Return numbers of a row of x, or of the result of attention in `N_PARTS` parts."""
     if N_PARTS > 0:
         position = tl.load(positions_ptr + row)
+        heads = start // WIDTH + tl.arange(0, BLOCK_IN // WIDTH)
         x = _summed_parts(
             x_ptr,
             statistics_ptr,
             position,
             row,
             n_rows,
-            columns,
-            is_inside,
+            heads,
+            WIDTH,
             WIDTH,
             N_IN // WIDTH,
             WINDOW,
             N_PARTS,
             BLOCK_KEYS,
         )
+        x = tl.reshape(x, [BLOCK_IN])
     else:
-        x = tl.load(x_ptr + row * N_IN + columns, mask=is_inside, other=0.0).to(tl.float32)
+        columns = start + tl.arange(0, BLOCK_IN)
+        x = tl.load(x_ptr + row * N_IN + columns, mask=columns < N_IN, other=0.0).to(tl.float32)
     return x
 
 
@@ -261,12 +267,13 @@ def _vector_kernel(
             positions_ptr,
             row,
             n_rows,
-            columns,
+            0,
             N_IN,
             WIDTH,
             WINDOW,
             N_PARTS,
             BLOCK_KEYS,
+            BLOCK_IN,
         )
         if HAS_NORM:
             mean, scale = 0.0, 0.0
@@ -300,12 +307,13 @@ def _vector_kernel(
                     positions_ptr,
                     row,
                     n_rows,
-                    own,
+                    start,
                     N_IN,
                     WIDTH,
                     WINDOW,
                     N_PARTS,
                     BLOCK_KEYS,
+                    BLOCK_IN,
                 )
             if HAS_NORM:
                 is_inside = own < N_IN
@@ -382,12 +390,12 @@ def _dot_kernel(
     x_ptr,
     weight_ptr,
     bias_ptr,
-    residual_ptr,
     y_ptr,
     n_rows,
     n_out,
     soft_cap,
     N_IN: tl.constexpr,
+    N_PER_SPLIT: tl.constexpr,
     ACTIVATION: tl.constexpr,
     HAS_CAP: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
@@ -397,11 +405,13 @@ def _dot_kernel(
 ):
     outputs = tl.program_id(0) * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
     rows = tl.program_id(1) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    first = tl.program_id(2) * N_PER_SPLIT
+    y_ptr += tl.program_id(2).to(tl.int64) * n_rows * n_out
     _wait(OVERLAP)
     y = tl.zeros([BLOCK_ROWS, BLOCK_OUT], tl.float32)
     gate = tl.zeros([BLOCK_ROWS, BLOCK_OUT], tl.float32)
-    for start in range(0, N_IN, BLOCK_IN):
-        columns = start + tl.arange(0, BLOCK_IN)
+    for start in range(0, N_PER_SPLIT, BLOCK_IN):
+        columns = first + start + tl.arange(0, BLOCK_IN)
         is_inside = (rows[:, None] < n_rows) & (columns[None, :] < N_IN)
         x = tl.load(x_ptr + rows[:, None] * N_IN + columns[None, :], mask=is_inside, other=0.0)
         weights = _weights(weight_ptr, outputs, columns, n_out, N_IN)
@@ -414,7 +424,7 @@ def _dot_kernel(
         y,
         gate,
         bias_ptr,
-        residual_ptr,
+        None,
         y_ptr,
         rows[:, None],
         outputs[None, :],
@@ -427,52 +437,118 @@ def _dot_kernel(
 
 
 @triton.jit
+def _stream_kernel(
+    splits_ptr,
+    bias_ptr,
+    x_ptr,
+    new_x_ptr,
+    norm_weight_ptr,
+    norm_bias_ptr,
+    y_ptr,
+    n_rows,
+    width,
+    eps,
+    N_SPLITS: tl.constexpr,
+    CENTRED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):
+    """Add the splits of a projection and its bias to a row of the stream, and store it, its norm, or both."""
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    is_inside = columns < width
+    offsets = row * width + columns
+    _wait(OVERLAP)
+    x = tl.load(x_ptr + offsets, mask=is_inside, other=0.0).to(tl.float32)
+    if bias_ptr is not None:
+        x += tl.load(bias_ptr + columns, mask=is_inside, other=0.0)
+    for split in tl.static_range(N_SPLITS):
+        x += tl.load(splits_ptr + split * n_rows * width + offsets, mask=is_inside, other=0.0)
+    if new_x_ptr is not None:
+        tl.store(new_x_ptr + offsets, x, mask=is_inside)
+    if norm_weight_ptr is not None:
+        if CENTRED:
+            x = tl.where(is_inside, x - tl.sum(x, 0) / width, 0.0)
+        y = x * tl.rsqrt(tl.sum(x * x, 0) / width + eps)
+        y *= tl.load(norm_weight_ptr + columns, mask=is_inside, other=0.0)
+        if norm_bias_ptr is not None:
+            y += tl.load(norm_bias_ptr + columns, mask=is_inside, other=0.0)
+        tl.store(y_ptr + offsets, y, mask=is_inside)
+
+
+@triton.jit
 def _sum_kernel(
     mixed_ptr,
     statistics_ptr,
     positions_ptr,
     y_ptr,
-    N_IN: tl.constexpr,
+    N_HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
+    BLOCK_WIDTH: tl.constexpr,
     WINDOW: tl.constexpr,
     N_PARTS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
-    BLOCK: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):
-    row, columns = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row, heads = tl.program_id(0), tl.program_id(1) + tl.arange(0, 1)
     _wait(OVERLAP)
-    y = _input(
+    position = tl.load(positions_ptr + row)
+    y = _summed_parts(
         mixed_ptr,
         statistics_ptr,
-        positions_ptr,
+        position,
         row,
         tl.num_programs(0),
-        columns,
-        N_IN,
+        heads,
         WIDTH,
+        BLOCK_WIDTH,
+        N_HEADS,
         WINDOW,
         N_PARTS,
         BLOCK_KEYS,
     )
-    tl.store(y_ptr + row * N_IN + columns, y, mask=columns < N_IN)
+    columns = tl.arange(0, BLOCK_WIDTH)
+    offsets = (row * N_HEADS + heads[:, None]) * WIDTH + columns[None, :]
+    tl.store(y_ptr + offsets, y, mask=(columns < WIDTH)[None, :])
+
+
+@dataclass
+class _Stream:
+    """A residual stream to which a projection is yet to be added."""
+
+    splits: Tensor
+    """(n_splits, n_rows, d_model), whose sum is the projection without its bias."""
+    bias: Tensor | None
+    before: Tensor
+    sum: Tensor | None = None
 
 
 def project(
-    x: Tensor | _Parts, projection: Projection, residual: Tensor | None = None, out: Tensor | None = None
-) -> Tensor:
-    """See `kernels.decoding.project`; `x` may be the result of `attend`."""
-    source = x.mixed if isinstance(x, _Parts) else x
-    n_rows, n_out = len(source), projection.n_results
-    is_wide = n_rows <= _MOST_ROWS or residual is not None
-    if out is None:
-        dtype = torch.float32 if is_wide else projection.weight.dtype
-        out = torch.empty(n_rows, n_out, device=source.device, dtype=dtype)
-    if n_rows <= _MOST_ROWS:
-        _project_vectors(x, projection, residual, out)
-    else:
-        _project_matrix(_prepared(x, projection), projection, residual, out)
-    return out
+    x: Tensor | _Parts | _Stream,
+    projection: Projection,
+    residual: Tensor | _Stream | None = None,
+    out: Tensor | None = None,
+) -> Any:
+    """See `kernels.decoding.project`; `x` and `residual` may be results of `attend` and `project`."""
+    n_rows = len(x.mixed if isinstance(x, _Parts) else x.before if isinstance(x, _Stream) else x)
+    n_out, device = projection.n_results, projection.weight.device
+    if n_rows <= _MOST_ROWS and not isinstance(x, _Stream) and not isinstance(residual, _Stream):
+        y = torch.empty(n_rows, n_out, device=device) if out is None else out
+        if isinstance(x, _Parts) and x.heads.width & (x.heads.width - 1):
+            x = _sum_of(x, torch.float32)  # its heads cannot be a block of Triton
+        _project_vectors(x, projection, residual, y)
+        return y
+    rows = _prepared(x, projection)
+    if residual is None:
+        dtype = projection.weight.dtype
+        y = torch.empty(n_rows, n_out, device=device, dtype=dtype) if out is None else out
+        _project_matrix(rows, projection, projection.bias, y[None])
+        return y
+    block = _block_of_columns(n_out, rows)[0]
+    n_programs = triton.cdiv(n_out, block) * triton.cdiv(n_rows, 64)
+    n_splits = max(1, min(8, 192 // n_programs, rows.shape[1] // 128))
+    splits = torch.empty(n_splits, n_rows, n_out, device=device)
+    _project_matrix(rows, projection, None, splits)
+    return _Stream(splits, projection.bias, summed(residual))
 
 
 def _part_options(x: Tensor | _Parts) -> dict[str, int]:
@@ -526,52 +602,109 @@ def _block_of_outputs(n_out: int, block_in: int) -> int:
     return block
 
 
-def _prepared(x: Tensor | _Parts, projection: Projection) -> Tensor:
+def _prepared(x: Tensor | _Parts | _Stream, projection: Projection) -> Tensor:
     """Return the rows that are multiplied by the weights, in their type."""
-    dtype, n_in = projection.weight.dtype, projection.weight.shape[1]
+    dtype = projection.weight.dtype
     if isinstance(x, _Parts):
-        y = torch.empty(len(x.mixed), n_in, device=x.mixed.device, dtype=dtype)
-        block = min(256, triton.next_power_of_2(n_in))
-        _sum_kernel[(len(y), triton.cdiv(n_in, block))](
-            x.mixed, x.statistics, x.positions, y, N_IN=n_in, BLOCK=block, **_part_options(x), **_options(1)
-        )
-        return y
-    return x.to(dtype) if projection.norm is None else normalize(x, projection.norm, dtype)
+        return _sum_of(x, dtype)
+    return summed(x).to(dtype) if projection.norm is None else normalize(x, projection.norm, dtype)
 
 
-def normalize(x: Tensor, norm: Norm, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return the norm of each row of `x`."""
-    y = torch.empty(x.shape, device=x.device, dtype=dtype)
-    statistics = torch.empty(2, len(x), device=x.device)
-    block = triton.next_power_of_2(x.shape[1])
-    _norm_forward_kernel[(len(x),)](
-        x, norm.weight, norm.bias, y, statistics, x.shape[1], norm.eps, CENTRED=norm.centred, BLOCK=block,
-        num_warps=min(16, max(1, block // 256)),
-    )  # fmt: skip
+def _sum_of(x: _Parts, dtype: torch.dtype) -> Tensor:
+    """Return the result of attention, (n_rows, n_heads · width)."""
+    n_rows, _, n_in = x.mixed.shape
+    y = torch.empty(n_rows, n_in, device=x.mixed.device, dtype=dtype)
+    _sum_kernel[(n_rows, x.heads.n_heads)](
+        x.mixed,
+        x.statistics,
+        x.positions,
+        y,
+        N_HEADS=x.heads.n_heads,
+        BLOCK_WIDTH=triton.next_power_of_2(x.heads.width),
+        **_part_options(x),
+        **_options(1),
+    )
     return y
 
 
-def _project_matrix(x: Tensor, projection: Projection, residual: Tensor | None, out: Tensor) -> None:
+def normalize(x: Tensor | _Stream, norm: Norm, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the norm of each row of `x`."""
+    y = torch.empty((x.before if isinstance(x, _Stream) else x).shape, device=norm.weight.device, dtype=dtype)
+    _compute_stream(x, norm, y)
+    return y
+
+
+def summed(x: Tensor | _Stream) -> Tensor:
+    """Return a residual stream as a tensor."""
+    if isinstance(x, Tensor):
+        return x
+    if x.sum is None:
+        _compute_stream(x, None, None)
+    assert x.sum is not None
+    return x.sum
+
+
+def _compute_stream(x: Tensor | _Stream, norm: Norm | None, y: Tensor | None) -> None:
+    """Write the norm of each row of `x` to `y`, and compute the sum if it is not known."""
+    splits, bias, new = None, None, None
+    before = x if isinstance(x, Tensor) else x.before if x.sum is None else x.sum
+    if isinstance(x, _Stream) and x.sum is None:
+        splits, bias, new = x.splits, x.bias, torch.empty_like(x.before)
+        x.sum = new
+    n_rows, width = before.shape
+    block = triton.next_power_of_2(width)
+    _stream_kernel[(n_rows,)](
+        splits,
+        bias,
+        before,
+        new,
+        None if norm is None else norm.weight,
+        None if norm is None else norm.bias,
+        y,
+        n_rows,
+        width,
+        0.0 if norm is None else norm.eps,
+        N_SPLITS=0 if splits is None else len(splits),
+        CENTRED=norm is not None and norm.centred,
+        BLOCK=block,
+        **_options(min(16, max(1, block // 256))),
+    )
+
+
+def _block_of_columns(n_out: int, rows: Tensor) -> tuple[int, int]:
+    """Return the numbers of results and of inputs in a block of a product of matrices."""
+    if rows.element_size() > 2:
+        return 32, 32
+    block = 128
+    while block > 16 and n_out < 132 * block:
+        block //= 2
+    return (block, 64) if block > 32 else (block, 128)  # copies for pipelining stay below 99 KiB
+
+
+def _project_matrix(x: Tensor, projection: Projection, bias: Tensor | None, out: Tensor) -> None:
+    """Compute the projection of rows that are normalized, in parts whose sum it is: `out` (n_splits, n_rows, n_out)."""
     n_out, n_in = projection.n_results, projection.weight.shape[1]
     block_rows = min(64, max(16, triton.next_power_of_2(len(x))))
-    block_out = 64
-    while block_out > 16 and n_out < 132 * block_out:
-        block_out //= 2
-    _dot_kernel[(triton.cdiv(n_out, block_out), triton.cdiv(len(x), block_rows))](
+    block_out, block_in = _block_of_columns(n_out, x)
+    if projection.activation == "swiglu":
+        block_out, block_in = min(block_out, 64), min(block_in, 64)
+    n_splits = len(out)
+    n_per_split = triton.cdiv(triton.cdiv(n_in, n_splits), block_in) * block_in
+    _dot_kernel[(triton.cdiv(n_out, block_out), triton.cdiv(len(x), block_rows), n_splits)](
         x,
         projection.weight,
-        projection.bias,
-        residual,
+        bias,
         out,
         len(x),
         n_out,
         projection.soft_cap or 0.0,
         N_IN=n_in,
+        N_PER_SPLIT=n_per_split,
         ACTIVATION=projection.activation,
         HAS_CAP=projection.soft_cap is not None,
         BLOCK_ROWS=block_rows,
         BLOCK_OUT=block_out,
-        BLOCK_IN=128 if x.element_size() == 2 else 32,
+        BLOCK_IN=block_in,
         num_stages=4,
         **_options(4),
     )
@@ -691,9 +824,12 @@ def _attention_kernel(
             mixed = mixed * shrink + tl.sum(weights[:, None] * v, 0)
             maximum = larger
         index = (row * N_PARTS + part) * N_HEADS + head
+        if statistics_ptr is None:
+            mixed = mixed / total
+        else:
+            tl.store(statistics_ptr + index, maximum)
+            tl.store(statistics_ptr + n_rows * N_PARTS * N_HEADS + index, total)
         tl.store(mixed_ptr + index * WIDTH + columns, mixed, mask=is_inside)
-        tl.store(statistics_ptr + index, maximum)
-        tl.store(statistics_ptr + n_rows * N_PARTS * N_HEADS + index, total)
 
 
 def _block_of_keys(heads: Heads) -> int:
@@ -701,14 +837,16 @@ def _block_of_keys(heads: Heads) -> int:
     return max(16, min(64, 4096 // triton.next_power_of_2(heads.width)))
 
 
-def attend(qkv: Tensor, heads: Heads, positions: Tensor) -> _Parts:
-    """See `kernels.decoding.attend`; returns the parts of the result."""
+def attend(qkv: Tensor, heads: Heads, positions: Tensor) -> Tensor | _Parts:
+    """See `kernels.decoding.attend`; returns the parts of the result if there are several or few rows."""
     n_rows, block = len(qkv), _block_of_keys(heads)
     n_parts = 1
     while n_parts < 8 and n_parts * n_rows * heads.n_heads < 96 and n_parts * block < heads.keys.shape[2]:
         n_parts *= 2
-    mixed = torch.empty(n_rows, n_parts, heads.n_heads * heads.width, device=qkv.device)
-    statistics = torch.empty(2, n_rows, n_parts, heads.n_heads, device=qkv.device)
+    is_whole = n_parts == 1 and n_rows > _MOST_ROWS
+    dtype = heads.keys.dtype if is_whole else torch.float32
+    mixed = torch.empty(n_rows, n_parts, heads.n_heads * heads.width, device=qkv.device, dtype=dtype)
+    statistics = None if is_whole else torch.empty(2, n_rows, n_parts, heads.n_heads, device=qkv.device)
     _attention_kernel[(n_rows * heads.n_heads, n_parts)](
         qkv,
         heads.q_norm,
@@ -733,7 +871,7 @@ def attend(qkv: Tensor, heads: Heads, positions: Tensor) -> _Parts:
         BLOCK_KEYS=block,
         **_options(4),
     )
-    return _Parts(mixed, statistics, positions, heads)
+    return mixed[:, 0] if statistics is None else _Parts(mixed, statistics, positions, heads)
 
 
 @triton.jit
