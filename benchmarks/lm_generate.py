@@ -131,8 +131,9 @@ def check(model: TransformerLM, options: argparse.Namespace) -> None:
         best = expected.gather(1, torch.tensor(own)[:, None])[:, 0]
         shortfall = float((expected.max(1).values - best).max())
         print(
-            f"{n_samples} sample(s): {n_equal} of {n_tokens} greedy ids equal those of the textbook; after the same ids, "
-            f"logits differ by at most {error:.1e} of the largest, and chosen ones are at most {shortfall:.1e} below the best"
+            f"{n_samples} sample(s): {n_equal} of {n_tokens} greedy ids equal those of the textbook; after the same "
+            f"ids, logits differ by at most {error:.1e} of the largest, and chosen ones are at most "
+            f"{shortfall:.1e} below the best"
         )
 
 

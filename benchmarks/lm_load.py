@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bytemill.lm import device, preset
-from bytemill.lm.generation.decoding import CoreDecoder
+from bytemill.lm.generation.core_decoder import CoreDecoder
 from bytemill.lm.model import KVCache, TransformerLM
 from bytemill.lm.optim import AdamW
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,8 +14,10 @@ from bytemill.lm.generation.decoding import generate, next_tokens
 from bytemill.lm.generation.graph_decoder import GraphDecoder
 from bytemill.lm.generation.sampling import SamplingParameters
 from bytemill.lm.kernels import decoding as operations
-from bytemill.lm.model import TransformerLM
 from tests.lm.test_token_decoder import SHAPES, model_of
+
+if TYPE_CHECKING:
+    from bytemill.lm.model import TransformerLM
 
 GREEDY = SamplingParameters(temperature=0)
 

@@ -232,7 +232,7 @@ def _fast_steps(request: _Request) -> Iterator[Iterator[NextToken]]:
         request.dtype or request.model.lm_head.weight.dtype,
         request.parameters,
         request.generators,
-        request.excluded_ids,
+        excluded_ids=request.excluded_ids,
     )
     pending: Fetched | None = None
     start = -1

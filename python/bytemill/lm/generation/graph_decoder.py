@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bytemill.lm.generation.sampling import SamplingParameters
-    from bytemill.lm.model import TransformerBlock, TransformerLM
+    from bytemill.lm.model import TransformerLM
 
 _N_UNIFORMS = 256
 """Random numbers of each row that are drawn at once."""
@@ -73,6 +73,7 @@ class GraphDecoder:
         dtype: torch.dtype,
         parameters: SamplingParameters,
         generators: Sequence[torch.Generator],
+        *,
         excluded_ids: Collection[int] = (),
     ) -> None:
         config, n_rows = model.config, len(generators)
@@ -82,7 +83,8 @@ class GraphDecoder:
         self._parameters = parameters
         self._temperature = float(np.float32(min(parameters.temperature, float(np.finfo(np.float32).max))))
         table = model.token_embeddings.weight.detach().to(dtype)
-        self._table, self._position_table = table, None
+        self._table = table
+        self._position_table: Any = None
         if config.position == "learned":
             self._position_table = model.position_embeddings.weight.detach().to(dtype)
         elif config.position == "sinusoidal":
@@ -205,7 +207,9 @@ class GraphDecoder:
         logits, temperature, own = self._logits, self._temperature, self._parameters
         is_cut = self._uniforms is not None and (own.top_k > 0 or own.top_p < 1 or own.min_p > 0)
         if is_cut:
-            logits = cut_off(logits, temperature, own.top_k, own.top_p, own.min_p, self._allowed)
+            logits = cut_off(
+                logits, temperature, self._allowed, top_k=own.top_k, top_p=own.top_p, min_p=own.min_p
+            )
             temperature = 1.0
         self._operations.choose(
             logits, self._uniforms, self._state[1], temperature, self._allowed, is_cut=is_cut, out=self._ids
@@ -236,7 +240,7 @@ class Fetched:
         """Wait for the ids; −1 stands for logits that are not finite."""
         if self.event is not None:
             self.event.synchronize()
-        return self.host.tolist()
+        return [int(i) for i in self.host.numpy()]
 
 
 def _norm(module: Any) -> Norm:
@@ -252,9 +256,8 @@ def _joined(modules: Sequence[Any], dtype: torch.dtype, **options: Any) -> Proje
     return Projection(weight, torch.cat(biases) if biases else None, **options)
 
 
-def _block(block: TransformerBlock, n_rows: int, capacity: int, dtype: torch.dtype) -> _Block:
-    attention: Any = block.attn
-    ffn: Any = block.ffn
+def _block(block: Any, n_rows: int, capacity: int, dtype: torch.dtype) -> _Block:
+    attention, ffn = block.attn, block.ffn
     before = (_norm(block.ln1), _norm(block.ln2)) if block.pre_norm else (None, None)
     after = (None, None) if block.pre_norm else (_norm(block.ln1), _norm(block.ln2))
     shape = (n_rows, attention.n_kv_heads, capacity, attention.d_head)

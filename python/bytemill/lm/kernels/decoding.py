@@ -1,7 +1,7 @@
 """The operations of one decoding step, a new token for each row, on a cache of fixed capacity.
 
-A step consists of `embed_next`, in each block `project`, `attend` and three times `project`, then `project` to logits, and
-`choose`. Positions are read from a tensor, so one CUDA graph serves every length. These are torch's versions: the
+A step consists of `embed_next`, in each block `project`, `attend` and three times `project`, then `project` to logits,
+and `choose`. Positions are read from a tensor, so one CUDA graph serves every length. These are torch's versions: the
 reference of `kernels.triton.decoding`, and what runs without Triton.
 """
 
@@ -184,7 +184,8 @@ def _heads_of(qkv: Tensor, heads: Heads, positions: Tensor) -> tuple[Tensor, Ten
     """Return normalized and rotated queries and keys, and values, (n_rows, n_heads, n_tokens, width)."""
     n_rows, n_tokens, _ = qkv.shape
     joined = qkv.view(n_rows, n_tokens, -1, heads.width)
-    q, k, v = joined.split([heads.n_heads, heads.n_kv_heads, heads.n_kv_heads], dim=2)
+    n_heads, n_all = heads.n_heads, heads.n_heads + heads.n_kv_heads
+    q, k, v = joined[:, :, :n_heads], joined[:, :, n_heads:n_all], joined[:, :, n_all:]
     if heads.q_norm is not None and heads.k_norm is not None:
         q = normalize(q, Norm(heads.q_norm, None, heads.eps, centred=False))
         k = normalize(k, Norm(heads.k_norm, None, heads.eps, centred=False))
@@ -236,14 +237,15 @@ def choose(
 
 
 def cut_off(
-    logits: Tensor, temperature: float, top_k: int, top_p: float, min_p: float, allowed: Tensor | None
+    logits: Tensor, temperature: float, allowed: Tensor | None, *, top_k: int, top_p: float, min_p: float
 ) -> Tensor:
     """Return the logits divided by the temperature, with −∞ for ids that are cut off, as `next_log_probabilities` does.
 
     Args:
         logits: (n_rows, vocab_size) in float32; a row with NaN or infinities becomes NaN.
-        temperature: See `SamplingParameters`, also for `top_k`, `top_p` and `min_p`.
+        temperature: See `SamplingParameters`.
         allowed: (vocab_size,), False for ids that are never chosen.
+        top_k: See `SamplingParameters`, also for `top_p` and `min_p`.
     """
     is_wrong = ~torch.isfinite(logits).all(-1, keepdim=True)
     x = logits if allowed is None else logits.masked_fill(~allowed, -math.inf)

@@ -21,7 +21,7 @@ after it has waited itself. What was written two kernels before may therefore be
 """
 
 # pyright: basic, reportArgumentType=false, reportCallIssue=false
-# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false
+# pyright: reportAttributeAccessIssue=false, reportOperatorIssue=false, reportGeneralTypeIssues=false
 # Triton has no types, and its functions are not Python's: a compiler reads them.
 
 from __future__ import annotations
@@ -638,14 +638,11 @@ def summed(x: Tensor | _Stream) -> Tensor:
     """Return a residual stream as a tensor."""
     if isinstance(x, Tensor):
         return x
-    if x.sum is None:
-        _compute_stream(x, None, None)
-    assert x.sum is not None
-    return x.sum
+    return _compute_stream(x, None, None) if x.sum is None else x.sum
 
 
-def _compute_stream(x: Tensor | _Stream, norm: Norm | None, y: Tensor | None) -> None:
-    """Write the norm of each row of `x` to `y`, and compute the sum if it is not known."""
+def _compute_stream(x: Tensor | _Stream, norm: Norm | None, y: Tensor | None) -> Tensor:
+    """Write the norm of each row of `x` to `y`, compute the sum if it is not known, and return it."""
     splits, bias, new = None, None, None
     before = x if isinstance(x, Tensor) else x.before if x.sum is None else x.sum
     if isinstance(x, _Stream) and x.sum is None:
@@ -669,6 +666,7 @@ def _compute_stream(x: Tensor | _Stream, norm: Norm | None, y: Tensor | None) ->
         BLOCK=block,
         **_options(min(16, max(1, block // 256))),
     )
+    return before if new is None else new
 
 
 def _block_of_columns(n_out: int, rows: Tensor) -> tuple[int, int]:
