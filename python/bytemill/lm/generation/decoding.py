@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -50,7 +50,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 """Type of matrix products; "auto" is bfloat16 on NVIDIA GPUs that have it, elsewhere the type of the weights."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class NextToken:
     """A new token of a sample."""
 
@@ -59,21 +59,17 @@ class NextToken:
     id: int
     window_start: int
     """Position of the first id that the model read; see `window_start`."""
-    _distribution: Callable[[], tuple[Tensor, Tensor]] = field(repr=False, compare=False)
+    _distribution: Callable[[int], tuple[Tensor, Tensor]] = field(repr=False, compare=False)
 
     @property
     def logits(self) -> Tensor:
         """(vocab_size,), from the model; −∞ for excluded ids."""
-        return self._tensors[0]
+        return self._distribution(self.sample)[0]
 
     @property
     def log_probabilities(self) -> Tensor:
         """(vocab_size,), after temperature and cut-offs; the token was sampled from these."""
-        return self._tensors[1]
-
-    @cached_property
-    def _tensors(self) -> tuple[Tensor, Tensor]:
-        return self._distribution()
+        return self._distribution(self.sample)[1]
 
 
 def generate(
@@ -262,6 +258,7 @@ def _arrived(request: _Request, fetched: Fetched, start: int) -> Iterator[NextTo
     for row, chosen in zip(request.rows, ids, strict=True):
         row.append(chosen)
 
+    @cache
     def distribution(sample: int) -> tuple[Tensor, Tensor]:
         if logits is None:
             raise RuntimeError("the logits were overwritten; generate with `with_logits=True`")
@@ -270,7 +267,7 @@ def _arrived(request: _Request, fetched: Fetched, start: int) -> Iterator[NextTo
         return own, next_log_probabilities(own, request.parameters)
 
     for sample in list(request.running):
-        yield NextToken(sample, ids[sample], start, partial(distribution, sample))
+        yield NextToken(sample, ids[sample], start, distribution)
 
 
 def _plain_steps(request: _Request, *, use_cache: bool) -> Iterator[Iterator[NextToken]]:
@@ -294,11 +291,8 @@ def _sampled(request: _Request, logits: Tensor, start: int) -> Iterator[NextToke
         log_probabilities = next_log_probabilities(own, request.parameters, row)
         chosen = draw(log_probabilities, request.generators[sample])
         row.append(chosen)
-        yield NextToken(sample, chosen, start, partial(_both, own, log_probabilities))
-
-
-def _both(logits: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    return logits, log_probabilities
+        both = (own, log_probabilities)
+        yield NextToken(sample, chosen, start, lambda _, both=both: both)
 
 
 class _Window:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -109,6 +109,7 @@ class GraphDecoder:
         self._n_steps = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._n_fetched = 0
+        self._events = [torch.cuda.Event(), torch.cuda.Event()] if device.type == "cuda" else []
         self._host_ids = torch.empty(2, n_rows, dtype=torch.int64, pin_memory=device.type == "cuda")
 
     @staticmethod
@@ -172,8 +173,8 @@ class GraphDecoder:
         with self._on_device():
             host.copy_(self._ids, non_blocking=True)
             event = None
-            if self._device.type == "cuda":
-                event = torch.cuda.Event()
+            if self._events:
+                event = self._events[self._n_fetched % 2]
                 event.record()
             return Fetched(host, event, self._logits.clone() if with_logits else None)
 
@@ -240,7 +241,7 @@ class Fetched:
         """Wait for the ids; −1 stands for logits that are not finite."""
         if self.event is not None:
             self.event.synchronize()
-        return [int(i) for i in self.host.numpy()]
+        return cast("list[int]", self.host.tolist())  # pyright: ignore[reportUnknownMemberType]
 
 
 def _norm(module: Any) -> Norm:

@@ -259,8 +259,15 @@ def _vector_kernel(
     weights = _weights(weight_ptr, outputs, columns, n_out, N_IN)
     if ACTIVATION == "swiglu":
         others = _weights(weight_ptr + n_out.to(tl.int64) * N_IN, outputs, columns, n_out, N_IN)
+    bias, gate_bias = _biases(bias_ptr, outputs, n_out, ACTIVATION)
+    if HAS_NORM:
+        gain, shift = _norm_parameters(norm_weight_ptr, norm_bias_ptr, columns, N_IN)
     _wait(OVERLAP)
     for row in tl.static_range(N_ROWS):
+        offsets = row * n_out + outputs
+        residual = tl.zeros([BLOCK_OUT], tl.float32)
+        if residual_ptr is not None:
+            residual = tl.load(residual_ptr + offsets, mask=outputs < n_out, other=0.0)
         x = _input(
             x_ptr,
             statistics_ptr,
@@ -316,10 +323,9 @@ def _vector_kernel(
                     BLOCK_IN,
                 )
             if HAS_NORM:
-                is_inside = own < N_IN
-                x = (x - mean) * scale * tl.load(norm_weight_ptr + own, mask=is_inside, other=0.0)
-                if norm_bias_ptr is not None:
-                    x += tl.load(norm_bias_ptr + own, mask=is_inside, other=0.0)
+                if N_IN > BLOCK_IN and (row > 0 or start > 0):
+                    gain, shift = _norm_parameters(norm_weight_ptr, norm_bias_ptr, own, N_IN)
+                x = (x - mean) * scale * gain + shift
             if N_IN > BLOCK_IN and (row > 0 or start > 0):
                 weights = _weights(weight_ptr, outputs, own, n_out, N_IN)
                 if ACTIVATION == "swiglu":
@@ -329,53 +335,44 @@ def _vector_kernel(
                 y += tl.sum(others.to(tl.float32) * x[None, :], 1)
             else:
                 y += tl.sum(weights.to(tl.float32) * x[None, :], 1)
-        _store_results(
-            y,
-            gate,
-            bias_ptr,
-            residual_ptr,
-            y_ptr,
-            row,
-            outputs,
-            outputs < n_out,
-            n_out,
-            soft_cap,
-            ACTIVATION,
-            HAS_CAP,
-        )
+        y = _finished(y, gate, bias, gate_bias, soft_cap, ACTIVATION, HAS_CAP)
+        tl.store(y_ptr + offsets, y + residual, mask=outputs < n_out)
 
 
 @triton.jit
-def _store_results(
-    y,
-    gate,
-    bias_ptr,
-    residual_ptr,
-    y_ptr,
-    rows,
-    outputs,
-    is_inside,
-    n_out,
-    soft_cap,
-    ACTIVATION: tl.constexpr,
-    HAS_CAP: tl.constexpr,
-):
-    """Add the bias, apply the activation, add the residual, and store; all arguments have the shape of the result."""
+def _norm_parameters(weight_ptr, bias_ptr, columns, N_IN: tl.constexpr):
+    gain = tl.load(weight_ptr + columns, mask=columns < N_IN, other=0.0)
+    shift = gain * 0.0
+    if bias_ptr is not None:
+        shift = tl.load(bias_ptr + columns, mask=columns < N_IN, other=0.0)
+    return gain, shift
+
+
+@triton.jit
+def _biases(bias_ptr, outputs, n_out, ACTIVATION: tl.constexpr):
+    """Return the biases of the results, and of their gates."""
+    bias = outputs * 0.0
+    gate_bias = bias
+    if bias_ptr is not None:
+        bias = tl.load(bias_ptr + outputs, mask=outputs < n_out, other=0.0)
+        if ACTIVATION == "swiglu":
+            gate_bias = bias
+            bias = tl.load(bias_ptr + n_out + outputs, mask=outputs < n_out, other=0.0)
+    return bias, gate_bias
+
+
+@triton.jit
+def _finished(y, gate, bias, gate_bias, soft_cap, ACTIVATION: tl.constexpr, HAS_CAP: tl.constexpr):
+    """Add the bias to a product, and apply the activation and the soft cap."""
+    y += bias
     if ACTIVATION == "swiglu":
-        if bias_ptr is not None:
-            gate += tl.load(bias_ptr + outputs, mask=is_inside, other=0.0)
-            y += tl.load(bias_ptr + n_out + outputs, mask=is_inside, other=0.0)
+        gate += gate_bias
         y = gate * tl.sigmoid(gate) * y
     else:
-        if bias_ptr is not None:
-            y += tl.load(bias_ptr + outputs, mask=is_inside, other=0.0)
         y = _activated(y, ACTIVATION)
     if HAS_CAP:
         y = soft_cap * (2 * tl.sigmoid(2 * y / soft_cap) - 1)
-    offsets = rows * n_out + outputs
-    if residual_ptr is not None:
-        y += tl.load(residual_ptr + offsets, mask=is_inside, other=0.0)
-    tl.store(y_ptr + offsets, y, mask=is_inside)
+    return y
 
 
 @triton.jit
@@ -407,6 +404,7 @@ def _dot_kernel(
     rows = tl.program_id(1) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     first = tl.program_id(2) * N_PER_SPLIT
     y_ptr += tl.program_id(2).to(tl.int64) * n_rows * n_out
+    bias, gate_bias = _biases(bias_ptr, outputs, n_out, ACTIVATION)
     _wait(OVERLAP)
     y = tl.zeros([BLOCK_ROWS, BLOCK_OUT], tl.float32)
     gate = tl.zeros([BLOCK_ROWS, BLOCK_OUT], tl.float32)
@@ -420,20 +418,8 @@ def _dot_kernel(
             weights = _weights(weight_ptr + n_out.to(tl.int64) * N_IN, outputs, columns, n_out, N_IN)
         y = _product(x, weights, y)
     is_inside = (rows[:, None] < n_rows) & (outputs[None, :] < n_out)
-    _store_results(
-        y,
-        gate,
-        bias_ptr,
-        None,
-        y_ptr,
-        rows[:, None],
-        outputs[None, :],
-        is_inside,
-        n_out,
-        soft_cap,
-        ACTIVATION,
-        HAS_CAP,
-    )
+    y = _finished(y, gate, bias[None, :], gate_bias[None, :], soft_cap, ACTIVATION, HAS_CAP)
+    tl.store(y_ptr + rows[:, None] * n_out + outputs[None, :], y, mask=is_inside)
 
 
 @triton.jit
@@ -739,6 +725,14 @@ def _head_of(
 
 
 @triton.jit
+def _cached(ptr, start, end, columns, WIDTH: tl.constexpr, BLOCK_KEYS: tl.constexpr):
+    """Load a block of cached keys or values, 0 from `end` on."""
+    keys = start + tl.arange(0, BLOCK_KEYS)
+    is_read = (keys[:, None] < end) & (columns[None, :] < WIDTH)
+    return tl.load(ptr + keys[:, None].to(tl.int64) * WIDTH + columns[None, :], mask=is_read, other=0.0)
+
+
+@triton.jit
 def _attention_kernel(
     qkv_ptr,
     q_norm_ptr,
@@ -768,14 +762,19 @@ def _attention_kernel(
     kv_head = head // N_GROUPS
     position = tl.load(positions_ptr + row).to(tl.int32)
     first, n_per_part, n_parts = _key_parts(position, WINDOW, N_PARTS, BLOCK_KEYS)
+    begin = first + part * n_per_part
+    end = tl.minimum(begin + n_per_part, position)
+    columns = tl.arange(0, BLOCK_WIDTH)
+    is_inside = columns < WIDTH
+    qkv_ptr += row * (N_HEADS + 2 * N_KV_HEADS) * WIDTH
+    cache_offset = (row * N_KV_HEADS + kv_head).to(tl.int64) * capacity * WIDTH
+    keys_ptr += cache_offset
+    values_ptr += cache_offset
+    # The cached keys are those of earlier steps.
+    k = _cached(keys_ptr, begin, end, columns, WIDTH, BLOCK_KEYS)
+    v = _cached(values_ptr, begin, end, columns, WIDTH, BLOCK_KEYS)
     _wait(OVERLAP)
     if part < n_parts:
-        columns = tl.arange(0, BLOCK_WIDTH)
-        is_inside = columns < WIDTH
-        qkv_ptr += row * (N_HEADS + 2 * N_KV_HEADS) * WIDTH
-        cache_offset = (row * N_KV_HEADS + kv_head).to(tl.int64) * capacity * WIDTH
-        keys_ptr += cache_offset
-        values_ptr += cache_offset
         q = _head_of(
             qkv_ptr + head * WIDTH,
             q_norm_ptr,
@@ -787,40 +786,36 @@ def _attention_kernel(
             WIDTH,
             HAS_ROTATION,
         )
+        new = qkv_ptr + (N_HEADS + kv_head) * WIDTH
+        new_k = _head_of(
+            new, k_norm_ptr, rotations_ptr, position, eps, columns, is_inside, WIDTH, HAS_ROTATION
+        )
+        new_v = tl.load(new + N_KV_HEADS * WIDTH + columns, mask=is_inside, other=0.0)
         q = q.to(keys_ptr.dtype.element_ty).to(tl.float32)
-        maximum = scale_log2 * 0.0 + _LEAST
-        total = scale_log2 * 0.0
-        mixed = tl.zeros([BLOCK_WIDTH], tl.float32)
-        if part == 0:
-            new = qkv_ptr + (N_HEADS + kv_head) * WIDTH
-            k = _head_of(
-                new, k_norm_ptr, rotations_ptr, position, eps, columns, is_inside, WIDTH, HAS_ROTATION
-            )
-            k = k.to(keys_ptr.dtype.element_ty)
-            v = tl.load(new + N_KV_HEADS * WIDTH + columns, mask=is_inside, other=0.0)
-            v = v.to(values_ptr.dtype.element_ty)
-            if head % N_GROUPS == 0:
-                offsets = position.to(tl.int64) * WIDTH + columns
-                tl.store(keys_ptr + offsets, k, mask=is_inside)
-                tl.store(values_ptr + offsets, v, mask=is_inside)
-            maximum = tl.sum(q * k.to(tl.float32), 0) * scale_log2
-            total += 1.0
-            mixed += v.to(tl.float32)
-        begin = first + part * n_per_part
-        end = tl.minimum(begin + n_per_part, position)
+        new_k = new_k.to(keys_ptr.dtype.element_ty)
+        new_v = new_v.to(values_ptr.dtype.element_ty)
+        # The first part also attends to the new token.
+        own = tl.where(part == 0, 1.0, 0.0)
+        maximum = tl.where(part == 0, tl.sum(q * new_k.to(tl.float32), 0) * scale_log2, _LEAST)
+        total = own
+        mixed = new_v.to(tl.float32) * own
+        if (part == 0) & (head % N_GROUPS == 0):
+            offsets = position.to(tl.int64) * WIDTH + columns
+            tl.store(keys_ptr + offsets, new_k, mask=is_inside)
+            tl.store(values_ptr + offsets, new_v, mask=is_inside)
         for start in range(begin, end, BLOCK_KEYS):
             keys = start + tl.arange(0, BLOCK_KEYS)
-            offsets = keys[:, None].to(tl.int64) * WIDTH + columns[None, :]
-            is_read = (keys[:, None] < end) & is_inside[None, :]
-            k = tl.load(keys_ptr + offsets, mask=is_read, other=0.0).to(tl.float32)
-            v = tl.load(values_ptr + offsets, mask=is_read, other=0.0).to(tl.float32)
-            scores = tl.where(keys < end, tl.sum(k * q[None, :], 1) * scale_log2, -float("inf"))
+            scores = tl.where(
+                keys < end, tl.sum(k.to(tl.float32) * q[None, :], 1) * scale_log2, -float("inf")
+            )
             larger = tl.maximum(maximum, tl.max(scores, 0))
             shrink = tl.exp2(maximum - larger)
             weights = tl.exp2(scores - larger)
             total = total * shrink + tl.sum(weights, 0)
-            mixed = mixed * shrink + tl.sum(weights[:, None] * v, 0)
+            mixed = mixed * shrink + tl.sum(weights[:, None] * v.to(tl.float32), 0)
             maximum = larger
+            k = _cached(keys_ptr, start + BLOCK_KEYS, end, columns, WIDTH, BLOCK_KEYS)
+            v = _cached(values_ptr, start + BLOCK_KEYS, end, columns, WIDTH, BLOCK_KEYS)
         index = (row * N_PARTS + part) * N_HEADS + head
         if statistics_ptr is None:
             mixed = mixed / total
