@@ -81,7 +81,9 @@ class GraphDecoder:
         self._operations: Any = model.kernels.decoding
         self._generators = generators
         self._parameters = parameters
-        self._temperature = float(np.float32(min(parameters.temperature, float(np.finfo(np.float32).max))))
+        temperature = np.float32(min(parameters.temperature, float(np.finfo(np.float32).max)))
+        # GPUs divide by the smallest numbers inexactly, and below this all that is not the maximum is 0 anyway.
+        self._temperature = max(float(temperature), 1e-30) if temperature > 0 else 0.0
         table = model.token_embeddings.weight.detach().to(dtype)
         self._table = table
         self._position_table: Any = None
@@ -120,6 +122,7 @@ class GraphDecoder:
         """
         return (
             model.kernels.decoding is not None
+            and model.lm_head.weight.dtype in {torch.float32, torch.bfloat16, torch.float16}
             and parameters.repetition_penalty == 1
             and parameters.no_repeat_ngram == 0
             and has_known_parts(model)
@@ -153,7 +156,8 @@ class GraphDecoder:
             elif self._device.type == "cuda" and self._n_steps > 0:  # the first step compiles the kernels
                 self._graph = torch.cuda.CUDAGraph()
                 # Other threads may use the GPU meanwhile.
-                with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+                stream = torch.cuda.Stream()  # of this device; the default one is that of the first graph's
+                with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
                     self._step()
                 self._graph.replay()
             else:
