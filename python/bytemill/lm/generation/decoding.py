@@ -220,7 +220,7 @@ def _dtype(model: TransformerLM, precision: Precision) -> torch.dtype | None:
 
 
 def _fast_steps(request: _Request) -> Iterator[Iterator[NextToken]]:
-    """Generate with `GraphDecoder`. The GPU computes a step while the tokens of the one before are yielded."""
+    """Generate with `GraphDecoder`: except after a prompt, the next step begins before the tokens of one are yielded."""
     rows, context_length = request.rows, request.model.config.context_length
     decoder = GraphDecoder(
         request.model,
@@ -240,8 +240,9 @@ def _fast_steps(request: _Request) -> Iterator[Iterator[NextToken]]:
                 pending = None
             start = own
             decoder.read([row[start:] for row in rows])
-        else:
-            decoder.advance()
+            yield _arrived(request, decoder.fetch(with_logits=request.with_logits), start)
+            continue
+        decoder.advance()
         fetched = decoder.fetch(with_logits=request.with_logits)
         if pending is not None:
             yield _arrived(request, pending, start)
