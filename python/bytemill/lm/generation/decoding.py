@@ -220,7 +220,7 @@ def _dtype(model: TransformerLM, precision: Precision) -> torch.dtype | None:
 
 
 def _fast_steps(request: _Request) -> Iterator[Iterator[NextToken]]:
-    """Generate with `GraphDecoder`: except after a prompt, the next step begins before the tokens of one are yielded."""
+    """Generate with `GraphDecoder`: but after a prompt, the next step begins before the tokens of one are yielded."""
     rows, context_length = request.rows, request.model.config.context_length
     decoder = GraphDecoder(
         request.model,
