@@ -423,7 +423,7 @@ def measure_generation(config: ModelConfig, options: argparse.Namespace) -> dict
     """Measure tokens/s of one sample, beside what reading all weights once per token allows."""
     device = options.device
     model = TransformerLM(config, seed=0).to(device).use_kernels(options.kernels)
-    n_bytes = bytes_per_token(model)
+    n_bytes = bytes_per_token(model, 4 if model.kernels.decoding is None else 2)
     n_prompt = config.context_length // 4
     n_tokens = min(options.generate_tokens, config.context_length - n_prompt - 1)
     prompt = torch.randint(0, config.vocab_size, (n_prompt,)).tolist()
@@ -433,7 +433,8 @@ def measure_generation(config: ModelConfig, options: argparse.Namespace) -> dict
     for _ in range(options.turns):
         synchronise(device)
         started = time.perf_counter()
-        times = [time.perf_counter() for _ in next_tokens(model, prompt, n_tokens + 1, seed=0)]
+        tokens = next_tokens(model, prompt, n_tokens + 1, seed=0, with_logits=False)
+        times = [time.perf_counter() for _ in tokens]
         first.append(times[0] - started)
         rates.append(n_tokens / (times[-1] - times[0]))
     rate = statistics.median(rates)

@@ -474,7 +474,7 @@ def training(model: TransformerLM, batch_size: int) -> Callable[[], int]:
 
 
 def generation(model: TransformerLM) -> Callable[[], int]:
-    from bytemill.lm.generation.decoding import CoreDecoder
+    from bytemill.lm.generation.core_decoder import CoreDecoder
     from bytemill.lm.model import KVCache
 
     def step() -> int:

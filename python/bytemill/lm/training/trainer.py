@@ -448,6 +448,7 @@ def _sample(run: Run) -> dict[str, Any]:
     if not run.processes.is_first:
         return {}
     prompt = run.config.run.sample_prompt
+    is_wide = run.config.training.precision in {"float32", "tf32"}
     try:
         new = generate(
             model,
@@ -457,6 +458,7 @@ def _sample(run: Run) -> dict[str, Any]:
             top_p=0.95,
             excluded_ids=ids_without_token(run.tokenizer, run.config.model.vocab_size),
             seed=key_of(run.config.training.seed, run.step) >> 1,
+            precision="float32" if is_wide else "auto",
         )[0]
         return {"prompt": prompt, "text": run.tokenizer.decode(new)}
     except Exception as error:  # whatever it is, training continues
