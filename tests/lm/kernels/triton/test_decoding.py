@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -17,7 +17,6 @@ from bytemill.lm.kernels import decoding as reference
 from bytemill.lm.kernels.decoding import Heads, Norm, Projection
 from bytemill.lm.kernels.triton import decoding
 from bytemill.lm.model import ModelConfig, TransformerLM
-from tests.support.examples import few
 
 
 def randoms(device: str, dtype: torch.dtype = torch.float32) -> Any:
@@ -57,12 +56,12 @@ def random_heads(
     )
 
 
-@few
+@settings(max_examples=settings().max_examples // 10)
 @given(
     groups=st.sampled_from([1, 2, 3]),
     n_kv_heads=st.sampled_from([1, 2]),
     width=st.sampled_from([2, 8, 10, 64]),
-    positions=st.lists(st.integers(0, 299), min_size=1, max_size=4),
+    positions=st.lists(st.integers(0, 149), min_size=1, max_size=3),
     window=st.sampled_from([None, 1, 5, 100]),
     has_norm=st.booleans(),
     has_rotation=st.booleans(),
@@ -78,13 +77,12 @@ def test_attention_equals_the_reference(
     dtype: torch.dtype,
     **options: Any,
 ) -> None:
-    shape = ((groups * n_kv_heads, n_kv_heads), width, len(positions), 300)
+    shape = ((groups * n_kv_heads, n_kv_heads), width, len(positions), 150)
     ours, theirs = (random_heads(device, dtype, *shape, **options) for _ in range(2))
     qkv = randoms(device)(len(positions), (groups + 2) * n_kv_heads * width)
     places = torch.tensor(positions, device=device)
     expected = reference.attend(qkv, theirs, places)
-    size = (groups + 0) * n_kv_heads * width
-    identity = Projection(torch.eye(size, device=device))
+    identity = Projection(torch.eye(groups * n_kv_heads * width, device=device))
     got = decoding.project(decoding.attend(qkv, ours, places), identity)
     bound = 1e-5 if dtype == torch.float32 else 0.02
     assert close(got, expected, bound)
@@ -105,9 +103,9 @@ PROJECTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("n_rows", [1, 3, 20, 70])
+@pytest.mark.parametrize("n_rows", [1, 3, 20])
 @pytest.mark.parametrize("options", PROJECTIONS.values(), ids=PROJECTIONS)
-@pytest.mark.parametrize("sizes", [(40, 61), (300, 16)])
+@pytest.mark.parametrize("sizes", [(300, 16), pytest.param((40, 61), marks=pytest.mark.slow)])
 def test_projections_equal_the_reference(
     device: str, sizes: tuple[int, int], options: dict[str, Any], n_rows: int
 ) -> None:
@@ -115,7 +113,7 @@ def test_projections_equal_the_reference(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_rows", [1, 2, 20])
+@pytest.mark.parametrize("n_rows", [1, 2, 70])
 @pytest.mark.parametrize("options", PROJECTIONS.values(), ids=PROJECTIONS)
 def test_wide_projections_equal_the_reference(device: str, options: dict[str, Any], n_rows: int) -> None:
     check_projection(device, (5000, 37), options, n_rows, torch.float32, 1e-4)
@@ -166,11 +164,11 @@ def test_embeddings_advance_the_state(device: str) -> None:
         states = [state - 1 for state in states]
 
 
-@pytest.mark.parametrize("vocab_size", [5, 1024, 3000])
-@pytest.mark.parametrize("temperature", [1.0, 0.1, 1e-30])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the interpreter, about what is not finite
+@pytest.mark.parametrize(("vocab_size", "temperature"), [(5, 1.0), (1024, 0.1), (3000, 1.0), (1500, 1e-30)])
 def test_choices_equal_the_reference(device: str, vocab_size: int, temperature: float) -> None:
     random = torch.Generator().manual_seed(vocab_size)
-    n_rows = 20
+    n_rows = 6
     logits = torch.randn(n_rows, vocab_size, generator=random).to(device)
     logits[1, 3] = logits[1, 1] = logits[1].max() + 1  # the first of equal ones
     uniforms = torch.rand(n_rows, 3, generator=random, dtype=torch.float64).to(device)
@@ -182,14 +180,20 @@ def test_choices_equal_the_reference(device: str, vocab_size: int, temperature: 
     wrong = logits.clone()
     wrong[0, 0], wrong[3, vocab_size - 1], wrong[4, 2] = math.nan, math.inf, -math.inf
     for own, is_cut in ((logits, False), (cut, True), (wrong, False)):
-        for numbers in (None, uniforms, torch.zeros_like(uniforms), torch.full_like(uniforms, 1 - 2**-53)):
+        for numbers in (None, uniforms, torch.zeros_like(uniforms)):
             for mask in (None, allowed):
                 results = [torch.empty(n_rows, dtype=torch.int64, device=device) for _ in range(2)]
                 for module, result in zip((reference, decoding), results, strict=True):
                     module.choose(own, numbers, indices, temperature, mask, is_cut=is_cut, out=result)
                 assert torch.equal(*results)
+    # Sums in another order round differently, but an id without weight is never chosen.
+    result = torch.empty(n_rows, dtype=torch.int64, device=device)
+    almost_one = torch.full_like(uniforms, 1 - 2**-53)
+    decoding.choose(cut, almost_one, indices, temperature, allowed, is_cut=True, out=result)
+    assert bool(torch.isfinite(cut.masked_fill(~allowed, -math.inf).gather(1, result[:, None])).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_samples", [1, 6])
 @pytest.mark.parametrize(
     "shape",

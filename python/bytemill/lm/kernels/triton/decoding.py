@@ -171,7 +171,7 @@ def _summed_parts(
             statistics_ptr + (n_rows * N_PARTS + part) * N_HEADS, mask=is_read, other=0.0
         )
         mixed += share * tl.load(mixed_ptr + part * N_HEADS * WIDTH, mask=is_read, other=0.0)
-    return tl.where(is_inside, mixed / total, 0.0)
+    return mixed / tl.where(is_inside, total, 1.0)
 
 
 @triton.jit
