@@ -14,7 +14,7 @@ CARGO := $(UV) run cargo
 
 # Peers of the benchmarks beyond those in the bench group. `make bench PEERS=` does without them.
 PEERS ?= gigabpe==0.1.0 gigatoken==0.10.0 toktok-rs==0.3.0 ffbpe==@ minibperust==@ bpeasy==@
-# Options for encode.py, decode.py and train.py, for example BENCH="--megabytes 10 --repeat 3".
+# Options for the cases encode, decode and train, for example BENCH="--megabytes 10 --repeat 3".
 BENCH ?=
 
 # Seconds for each fuzz target, and which of address, thread and valgrind `make sanitize` runs (all by default).
@@ -135,20 +135,20 @@ screenshots: _python ## Take the pictures of the studio in docs/images (needs Ch
 
 .PHONY: bench
 bench: _python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
-	$(RUN) python benchmarks/corpus.py
-	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/encode.py $(BENCH)
-	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/decode.py $(BENCH)
-	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/train.py $(BENCH)
+	$(RUN) python -m benchmarks corpus
+	$(RUN) --group bench $(PEERS:%=--with %) python -m benchmarks encode $(BENCH)
+	$(RUN) --group bench $(PEERS:%=--with %) python -m benchmarks decode $(BENCH)
+	$(RUN) --group bench $(PEERS:%=--with %) python -m benchmarks train $(BENCH)
 
 .PHONY: check-speed
 check-speed: _python _cargo ## Hold hostile texts and instruction counts to their limits (6 minutes)
-	$(RUN) --group bench $(PEERS:%=--with %) python benchmarks/hostile.py --check
-	$(RUN) python benchmarks/instructions.py --check
+	$(RUN) --group bench $(PEERS:%=--with %) python -m benchmarks hostile --check
+	$(RUN) python -m benchmarks instructions --check
 
 .PHONY: exactness
 exactness: _python ## Compare all texts at hand and ten million random strings with regex and tiktoken (half an hour)
-	$(RUN) python benchmarks/exactness.py texts
-	$(RUN) python benchmarks/exactness.py random
+	$(RUN) python -m benchmarks exactness texts
+	$(RUN) python -m benchmarks exactness random
 
 .PHONY: fuzz
 fuzz: _python _cargo ## Fuzz what reads and splits bytes, two minutes for each of six targets (FUZZ_SECONDS=900 for more)

@@ -1,43 +1,100 @@
-"""Times encoding side by side with the peers, after comparing the ids of all with tiktoken's.
-
-    uv run --group bench python benchmarks/encode.py [--text FILE]... [--vocab cl100k,o200k,trained-10000] [--tools a,b]
-
-Every figure is a process of its own. "load" reads the vocabulary and encodes three words, for the tools that prepare
-themselves at the first call. "new" is the first pass over the text in that process: each byte is seen once. "again" is
-a second pass over the same text. CPython's conversion of the str to UTF-8, which it keeps in the str, is done before:
-it is no tool's work, and of a text of 100 MB with one emoji it is a third of a second. MB are 10^6 bytes of UTF-8;
-figures are medians. A tool whose ids are not tiktoken's is marked, and its times are shown all the same. Interfaces:
-
-    array        one text to a numpy array; tools without threads for one text show no figure at two
-    list         one text to a Python list of ints
-    batch        10,000 documents of 1 to 5 KB to a row each, lists or slices of an array as the tool gives them
-    batch array  the same documents to one array, and another of where the ids of each are
-    files        eight files to an array each, read and encoded one by one by the tools that have no call for it
-    short list   2,000 strings of 100 characters, one after the other: microseconds a string
-    short array  the same to arrays
-    stretches    ten megabytes after ten megabytes: the rate of the first and of the last stretch
-
-Without options: arrays of all texts, the other interfaces on the first text, with two threads what is offered so.
-"""
+"""Encoding and decoding beside other tools: the cases `encode` and `decode`."""
 
 import argparse
+import ctypes
+import hashlib
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import corpus
-import harness
-from encode_worker import NOT_OFFERED, work
-from encoders import ENCODERS, SLOW_ENCODER_BYTES, SLOW_ENCODERS
-from harness import Outcome
-from vocabularies import PATTERN_OF_FILE, Vocabulary, vocabulary_of
+from benchmarks import harness
+from benchmarks.harness import Outcome, Stopwatch, UnavailableError, listed, option
+from benchmarks.peers.encoders import (
+    ENCODERS,
+    PATTERN,
+    SLOW_ENCODER_BYTES,
+    SLOW_ENCODERS,
+    VOCAB,
+    Encoder,
+    Vocabulary,
+    arrays_of,
+    encoder_of,
+    fetch_own,
+    vocabulary_of,
+)
 
 INTERFACES = ("array", "list", "batch", "batch array", "files", "short list", "short array", "stretches")
 THREADED = ("batch", "batch array", "files")
 REFERENCE = "tiktoken"
-DEFAULT_MEGABYTES = 32.0
-"""Enough for 10,000 documents."""
+
+NOT_OFFERED = "not offered"
+MOST_DOCUMENTS = 10_000
+N_SHORT = 2_000
+SHORT_CHARACTERS = 100
+N_FILES = 8
+STRETCH_CHARACTERS = 10_000_000
+DECODERS = ("bytemill", "gigatoken", "toktok", "tiktoken", "huggingface", "quicktok", "splintr")
+PASSES = 5
+
+
+@harness.case(
+    harness.TEXTS,
+    harness.megabytes(32.0),  # enough for 10,000 documents
+    option("--vocab", type=listed(), default=[None], help="as below, or several, comma-separated (cl100k)"),
+    PATTERN,
+    harness.several("--tools", ENCODERS),
+    option("--interfaces", type=listed(str, INTERFACES), help=f"comma-separated: {', '.join(INTERFACES)}"),
+    option("--threads", type=listed(int), help="for example 1,2"),
+    option("--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)"),
+    option("--limit", type=float, default=300, help="seconds for one process (%(default)s)"),
+    harness.JSON,
+)
+def encode(options: argparse.Namespace) -> int:
+    """Time encoding side by side with the peers, after comparing the ids of all with tiktoken's.
+
+        python -m benchmarks encode [--text FILE]... [--vocab cl100k,o200k,trained-10000] [--tools a,b]
+
+    Every figure is a process of its own. "load" reads the vocabulary and encodes three words, for the tools that
+    prepare themselves at the first call. "new" is the first pass over the text in that process: each byte is seen
+    once. "again" is a second pass over the same text. CPython's conversion of the str to UTF-8, which it keeps in
+    the str, is done before: it is no tool's work, and of a text of 100 MB with one emoji it is a third of a
+    second. MB are 10^6 bytes of UTF-8; figures are medians. A tool whose ids are not tiktoken's is marked, and its
+    times are shown all the same. Interfaces:
+
+        array        one text to a numpy array; tools without threads for one text show no figure at two
+        list         one text to a Python list of ints
+        batch        10,000 documents of 1 to 5 KB to a row each, lists or slices of an array as the tool gives them
+        batch array  the same documents to one array, and another of where the ids of each are
+        files        eight files to an array each, read and encoded one by one by the tools that have no call for it
+        short list   2,000 strings of 100 characters, one after the other: microseconds a string
+        short array  the same to arrays
+        stretches    ten megabytes after ten megabytes: the rate of the first and of the last stretch
+
+    Vocabularies: rank files, or gpt2, cl100k, o200k, and trained-N for N tokens with GPT-2's pattern.
+
+    Without options: arrays of all texts, the other interfaces on the first text, with two threads what is offered so.
+    """
+    texts = harness.chosen_texts(options.text)
+    options.megabytes = options.megabytes or None
+    plan = default_plan(texts)
+    if options.interfaces or options.threads or options.text:
+        chosen: list[str] = options.interfaces or ["array", "list", "batch"]
+        plan = [
+            (text, name, threads) for text in texts for threads in options.threads or [1] for name in chosen
+        ]
+    print(harness.machine())
+    fetch_own(options.tools)
+    rows: list[dict[str, Any]] = []
+    for name in options.vocab:
+        rows += measure(options, vocabulary_of(name, options.pattern, texts), plan)
+    print(f"\nSaved to {harness.save(options.json, 'encode', {'rows': rows})}")
+    wrong = [row for row in rows if row["tool"] == "bytemill" and row.get("same_ids") is False]
+    if wrong:
+        print(f"error: bytemill gives other ids than {REFERENCE} in {len(wrong)} tables", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def default_plan(texts: Sequence[Path]) -> list[tuple[Path, str, int]]:
@@ -51,7 +108,7 @@ def default_plan(texts: Sequence[Path]) -> list[tuple[Path, str, int]]:
 
 
 def measure(
-    arguments: argparse.Namespace, vocabulary: Vocabulary, plan: Sequence[tuple[Path, str, int]]
+    options: argparse.Namespace, vocabulary: Vocabulary, plan: Sequence[tuple[Path, str, int]]
 ) -> list[dict[str, Any]]:
     """All measurements with one vocabulary, a table for each text, interface and number of threads."""
     rows: list[dict[str, Any]] = []
@@ -62,46 +119,38 @@ def measure(
             "interface": interface,
             "threads": threads,
         }
-        new = _compare(arguments, vocabulary, text, what)
+        new = _compare(options, vocabulary, text, what)
         _print_table(what, new)
         rows += new
     return rows
 
 
 def _compare(
-    arguments: argparse.Namespace, vocabulary: Vocabulary, text: Path, what: dict[str, Any]
+    options: argparse.Namespace, vocabulary: Vocabulary, text: Path, what: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """One row a tool. The tools take turns, so that a slow minute of the machine hits all of them.
-
-    Every other turn is the other way round: on a virtual machine the second of two processes took 5 to 10 % longer,
-    whichever it was.
-    """
-    request = {"vocab": str(vocabulary.path), "pattern": vocabulary.pattern, "text": str(text), "again": True}
+    """One row a tool."""
+    request = vocabulary.request() | {"text": str(text), "again": True}
     request |= {"interface": what["interface"], "threads": what["threads"]}
-    runs: dict[str, list[Outcome]] = {tool: [] for tool in arguments.tools}
-    reasons: dict[str, str] = {}
     same_ids: dict[str, bool] = {}
-    for turn in range(arguments.repeat):
-        for tool in arguments.tools[:: -1 if turn % 2 else 1]:
-            if tool in reasons:
-                continue
-            asked = request | {"tool": tool, "n_bytes": _n_bytes(tool, text, arguments.megabytes, what)}
-            outcome = harness.measure_in_process(
-                __file__, asked, threads=what["threads"], timeout=arguments.limit
-            )
-            if outcome.reason is not None:
-                reasons[tool] = outcome.reason
-            else:
-                same = outcome.values["ids"] == _reference_ids(asked)
-                same_ids[tool] = same_ids.get(tool, True) and same
-                runs[tool].append(outcome)
+
+    def measured(tool: str) -> Outcome:
+        asked = request | {"tool": tool, "n_bytes": _n_bytes_used(tool, text, options.megabytes, what)}
+        outcome = harness.measure_in_process(
+            encode_once, asked, threads=what["threads"], timeout=options.limit
+        )
+        if outcome.reason is None:
+            same = outcome.values["ids"] == _reference_ids(asked)
+            same_ids[tool] = same_ids.get(tool, True) and same
+        return outcome
+
+    runs, reasons = harness.in_turns(options.tools, options.repeat, measured, to_and_fro=True)
     return [
         _row(what | {"tool": tool}, runs[tool], reasons.get(tool), same_ids.get(tool))
-        for tool in arguments.tools
+        for tool in options.tools
     ]
 
 
-def _n_bytes(tool: str, text: Path, megabytes: float | None, what: dict[str, Any]) -> int:
+def _n_bytes_used(tool: str, text: Path, megabytes: float | None, what: dict[str, Any]) -> int:
     n_bytes = text.stat().st_size if megabytes is None else min(int(megabytes * 1e6), text.stat().st_size)
     # Short strings are as many whatever the text, and come from all over it.
     slow = tool in SLOW_ENCODERS and not what["interface"].startswith("short")
@@ -118,7 +167,7 @@ def _reference_ids(request: dict[str, Any]) -> str:
     asked["interface"] = like.get(request["interface"], request["interface"])
     key = repr(sorted(asked.items()))
     if key not in _known_references:
-        outcome = harness.measure_in_process(__file__, asked, threads=1)
+        outcome = harness.measure_in_process(encode_once, asked, threads=1)
         if outcome.reason is not None:
             raise SystemExit(f"error: {REFERENCE}, with which ids are compared, gave none: {outcome.reason}")
         _known_references[key] = outcome.values["ids"]
@@ -135,6 +184,7 @@ def _row(
     row = what | {
         "reason": None,
         "same_ids": same_ids,
+        "note": "" if same_ids else f"NOT EXACT: other ids than {REFERENCE}",
         "version": first["version"],
         "megabytes": megabytes,
         "n_tokens": first["n_tokens"],
@@ -155,113 +205,312 @@ def _row(
 
 
 def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    ours = next((row for row in rows if row["tool"] == "bytemill" and row["reason"] is None), None)
     shown = {"new_mb_per_s": "new MB/s", "again_mb_per_s": "again MB/s"}
     if what["interface"].startswith("short"):
         shown = {"new_us": "new µs", "again_us": "again µs"}
     elif any("first_mb_per_s" in row for row in rows):
         shown = {"first_mb_per_s": "first MB/s", "last_mb_per_s": "last MB/s"}
-    header = ["tool", "version", "MB"]
-    for name in shown.values():
-        header += [name, "× ours"]
-    header += ["load s", "peak MB", "±", "note"]
-    cells: list[list[str]] = []
-    for row in sorted(rows, key=lambda row: -row.get("new_mb_per_s", 0)):
-        if row["reason"] is not None:
-            if row["reason"] != NOT_OFFERED:
-                cells.append([row["tool"], *[""] * 9, row["reason"]])
-            continue
-        line = [row["tool"], row["version"], f"{row['megabytes']:.1f}"]
-        for key in shown:
-            line += (
-                [f"{row[key]:.1f}", f"{row[key] / ours[key]:.2f}" if ours is not None and key in ours else ""]
-                if key in row
-                else ["", ""]
-            )
-        note = "" if row["same_ids"] else f"NOT EXACT: other ids than {REFERENCE}"
-        line += [f"{row['load_seconds']:.2f}", f"{row['peak_mb']:.0f}", f"{row['spread']:.0%}", note]
-        cells.append(line)
-    if cells:
+    columns = [("MB", "megabytes", ".1f"), *((name, key, ".1f", "bytemill") for key, name in shown.items())]
+    columns += [("load s", "load_seconds", ".2f"), ("peak MB", "peak_mb", ".0f"), ("±", "spread", ".0%")]
+    if offered := [row for row in rows if row["reason"] != NOT_OFFERED]:
         place = f"{what['text']}, {what['interface']}, threads: {what['threads']}, {what['vocabulary']}"
-        print(f"\n{place}\n")
-        print(harness.format_table(header, cells), flush=True)
+        offered.sort(key=lambda row: -row.get("new_mb_per_s", 0))
+        print(f"\n{place}\n\n{harness.format_tools(offered, columns)}", flush=True)
 
 
-def standing_texts() -> list[Path]:
-    """The texts that corpus.py has built."""
-    found = [
-        corpus.text_path(corpus.cache_folder(), name, size) for name, size in corpus.DEFAULT_MEGABYTES.items()
-    ]
-    return [path for path in found if path.is_file()]
+def documents_of(text: str) -> list[str]:
+    """The text in documents of 1,000 to 5,000 characters that end at line ends, 10,000 at most.
+
+    The sizes come again and again in the same order, so they are the same whatever the text.
+    """
+    documents: list[str] = []
+    start = 0
+    while start < len(text) and len(documents) < MOST_DOCUMENTS:
+        size = 1_000 + len(documents) * 1_237 % 4_000
+        end = text.find("\n", start + size) + 1 or len(text)
+        documents.append(text[start:end])
+        start = end
+    return documents
 
 
-def _names(allowed: Sequence[str]) -> Any:
-    def parse(value: str) -> list[str]:
-        names = value.split(",")
-        for name in names:
-            if name not in allowed:
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(allowed)}")
-        return names
-
-    return parse
+def short_strings_of(text: str) -> list[str]:
+    """Strings of 100 characters from all over the text."""
+    step = max(len(text) // N_SHORT, SHORT_CHARACTERS)
+    return [text[start : start + SHORT_CHARACTERS] for start in range(0, len(text) - SHORT_CHARACTERS, step)]
 
 
-def main() -> int:
-    if sys.argv[1:2] == ["worker"]:
-        return harness.worker_main(work, sys.argv[2])
-    parser = argparse.ArgumentParser(description="Time encoding side by side with the peers.")
-    parser.add_argument(
-        "--text", type=Path, action="append", help="text to encode, repeatable (those of corpus.py)"
+def stretches_of(text: str) -> list[str]:
+    """The text in stretches of ten million characters that end at line ends."""
+    stretches: list[str] = []
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + STRETCH_CHARACTERS) + 1 or len(text)
+        stretches.append(text[start:end])
+        start = end
+    return stretches
+
+
+def keep_utf8(text: str) -> None:
+    """Let CPython make the UTF-8 form of a str, which it keeps beside the characters."""
+    size = ctypes.c_ssize_t()
+    ctypes.pythonapi.PyUnicode_AsUTF8AndSize(ctypes.py_object(text), ctypes.byref(size))
+
+
+def fingerprint(ids: Any, *, batch: bool) -> tuple[int, str]:
+    """Number of tokens, and a hash of the ids that does not depend on the integer type they came in."""
+    import numpy as np
+
+    if isinstance(ids, tuple):
+        ids = arrays_of(ids)
+    digest = hashlib.sha256()
+    n_tokens = 0
+    for row in ids if batch else [ids]:
+        # A list of ints is converted in parts: all at once it would take as much memory again.
+        for start in range(0, len(row), 1 << 20):
+            digest.update(np.asarray(row[start : start + (1 << 20)], dtype="<u4").tobytes())
+        digest.update(b"|")
+        n_tokens += len(row)
+    return n_tokens, digest.hexdigest()
+
+
+def _one_by_one(
+    encode: Callable[[str], Any], seconds: list[float] | None = None
+) -> Callable[[list[str]], list[Any]]:
+    """Encode text after text, and note how long each takes where a list for it is given."""
+    if seconds is None:
+        return lambda texts: [encode(text) for text in texts]
+
+    def each(texts: list[str]) -> list[Any]:
+        rows: list[Any] = []
+        for text in texts:
+            with Stopwatch() as watch:
+                rows.append(encode(text))
+            seconds.append(watch.wall)
+        return rows
+
+    return each
+
+
+def _read_first(encode: Callable[[str], Any]) -> Callable[[list[Path]], list[Any]]:
+    """What the tools do for files that have no call for them."""
+    return lambda paths: [encode(path.read_bytes().decode("utf-8")) for path in paths]
+
+
+def _written(text: str, folder: Path) -> list[Path]:
+    """The text in files of whole lines."""
+    paths: list[Path] = []
+    lines = text.splitlines(keepends=True)
+    for index in range(N_FILES):
+        part = lines[index * len(lines) // N_FILES : (index + 1) * len(lines) // N_FILES]
+        paths.append(folder / f"{index}.txt")
+        paths[-1].write_bytes("".join(part).encode("utf-8"))
+    return paths
+
+
+def call_of(encoder: Encoder, interface: str, seconds: list[float]) -> Callable[[Any], Any]:
+    """The call that an interface stands for; UnavailableError where the tool does not offer it."""
+    to_array, to_list = encoder.to_array, encoder.to_list
+    either = to_array or to_list
+    calls: dict[str, Callable[[Any], Any] | None] = {
+        "array": to_array,
+        "list": to_list,
+        "batch": encoder.batch,
+        "batch array": encoder.batch_array,
+        "files": encoder.files or (_read_first(either) if either else None),
+        "short list": _one_by_one(to_list) if to_list else None,
+        "short array": _one_by_one(to_array) if to_array else None,
+        "stretches": _one_by_one(either, seconds) if either else None,
+    }
+    call = calls[interface]
+    if call is None:
+        raise UnavailableError(NOT_OFFERED)
+    return call
+
+
+def encode_once(request: dict[str, Any]) -> dict[str, Any]:
+    """Load, encode the text once, and once more."""
+    harness.preload()
+    interface: str = request["interface"]
+    vocabulary = Vocabulary.of(request)
+    text = harness.read_text(request["text"], request["n_bytes"])
+    with Stopwatch() as loading:
+        encoder = encoder_of(request["tool"], vocabulary, request["threads"])
+    seconds: list[float] = []
+    call = call_of(encoder, interface, seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        given, warming = given_to(interface, text, Path(folder))
+        with Stopwatch() as starting:
+            call(warming)
+        seconds.clear()
+        # numpy's threads, which a tool may have just started, spin for a while before they sleep.
+        time.sleep(0.1)
+        wait_until(request.get("start_at"))
+        values = _passes(
+            call,
+            given,
+            is_batch=interface not in {"array", "list"},
+            seconds=seconds,
+            again=request["again"],
+        )
+    return values | {"version": encoder.version, "load_seconds": loading.wall + starting.wall}
+
+
+def wait_until(moment: float | None) -> None:
+    """Sleep up to a moment of `time.time()`, for processes that are to begin together."""
+    if moment is not None:
+        left = moment - time.time()
+        if left < 0:
+            raise RuntimeError(f"was {-left:.1f} s late to begin")
+        time.sleep(left)
+
+
+def given_to(interface: str, text: str, folder: Path) -> tuple[Any, Any]:
+    """What is encoded, and a few words in the same form for the tools that prepare themselves at the first call."""
+    few = "A few words."
+    if interface in {"array", "list"}:
+        keep_utf8(text)
+        return text, few
+    if interface == "files":
+        (folder / "few").write_text(few, encoding="utf-8")
+        return _written(text, folder), [folder / "few"]
+    cut = {"batch": documents_of, "batch array": documents_of, "stretches": stretches_of}.get(
+        interface, short_strings_of
     )
-    parser.add_argument(
-        "--megabytes",
-        type=float,
-        default=DEFAULT_MEGABYTES,
-        help="first 10^6 bytes used, 0 for all (%(default)s)",
-    )
-    parser.add_argument(
-        "--vocab",
-        default=None,
-        help="rank files or gpt2, cl100k, o200k, trained-N (N tokens, GPT-2's pattern), comma-separated (cl100k)",
-    )
-    parser.add_argument(
-        "--pattern", choices=sorted(set(PATTERN_OF_FILE.values())), help="pattern of a rank file"
-    )
-    parser.add_argument(
-        "--tools", type=_names(list(ENCODERS)), default=list(ENCODERS), help="comma-separated (all)"
-    )
-    parser.add_argument(
-        "--interfaces", type=_names(INTERFACES), help=f"comma-separated: {', '.join(INTERFACES)}"
-    )
-    parser.add_argument(
-        "--threads", type=lambda value: [int(n) for n in value.split(",")], help="for example 1,2"
-    )
-    parser.add_argument(
-        "--repeat", type=int, default=5, help="processes a figure, of which the median counts (5)"
-    )
-    parser.add_argument("--limit", type=float, default=300, help="seconds for one process (%(default)s)")
-    parser.add_argument("--json", type=Path, help="file for the results (a new one in benchmarks/results)")
-    arguments = parser.parse_args()
-    texts: list[Path] = arguments.text or standing_texts()
-    if not texts:
-        parser.error("there is no text: run benchmarks/corpus.py first, or give --text")
-    arguments.megabytes = arguments.megabytes or None
-    plan = default_plan(texts)
-    if arguments.interfaces or arguments.threads or arguments.text:
-        chosen: list[str] = arguments.interfaces or ["array", "list", "batch"]
-        plan = [
-            (text, name, threads) for text in texts for threads in arguments.threads or [1] for name in chosen
-        ]
+    texts = cut(text)
+    for piece in texts:
+        keep_utf8(piece)
+    return texts, [few]
+
+
+def _passes(
+    call: Callable[[Any], Any], given: Any, *, is_batch: bool, seconds: list[float], again: bool
+) -> dict[str, Any]:
+    n_bytes = _n_bytes(given)
+    with Stopwatch() as new:
+        ids = call(given)
+    peak = harness.peak_memory_bytes()
+    n_tokens, digest = fingerprint(ids, batch=is_batch)
+    del ids
+    values: dict[str, Any] = {"n_bytes": n_bytes, "n_tokens": n_tokens, "ids": digest, "peak_bytes": peak}
+    values |= {"n_texts": len(given) if is_batch else 1, "new_seconds": new.wall}
+    if len(seconds) > 1:
+        # The last stretch may be a remnant.
+        values["first_mb_per_s"] = len(given[0].encode()) / 1e6 / seconds[0]
+        values["last_mb_per_s"] = len(given[-2].encode()) / 1e6 / seconds[-2]
+    if again:
+        with Stopwatch() as watch:
+            ids = call(given)
+        values["again_seconds"] = watch.wall
+        if fingerprint(ids, batch=is_batch)[1] != digest:
+            raise RuntimeError("the second pass gave other ids than the first")
+    return values
+
+
+def _n_bytes(given: Any) -> int:
+    texts: Sequence[Any] = [given] if isinstance(given, str) else given
+    return sum(len(text.encode("utf-8")) if isinstance(text, str) else text.stat().st_size for text in texts)
+
+
+@harness.case(
+    harness.TEXTS,
+    harness.megabytes(20.0),
+    VOCAB,
+    PATTERN,
+    harness.several("--tools", ENCODERS, DECODERS),
+    option("--repeat", type=int, default=5, help="processes a figure (5)"),
+    harness.JSON,
+)
+def decode(options: argparse.Namespace) -> None:
+    """Time decoding side by side with the peers, after checking that all give the text back.
+
+        python -m benchmarks decode [--text FILE]... [--tools bytemill,tiktoken]
+
+    One thread. The ids are bytemill's, as an array of uint32 and as a list of ints; each tool gives what it gives,
+    bytes or a str. A process for each figure decodes five times, after a few ids for the tools that prepare
+    themselves at the first call; "first" is the first time, "best" the quickest. MB are 10^6 bytes of the text
+    that comes out; figures are medians.
+    """
+    texts = harness.chosen_texts(options.text)
+    vocabulary = vocabulary_of(options.vocab, options.pattern, texts)
+    print(f"vocabulary {vocabulary.path.name}; {harness.machine()}")
+    fetch_own(options.tools)
     rows: list[dict[str, Any]] = []
-    print(harness.machine())
-    for name in arguments.vocab.split(",") if arguments.vocab else [None]:
-        rows += measure(arguments, vocabulary_of(name, arguments.pattern, texts), plan)
-    print(f"\nSaved to {harness.save(arguments.json, 'encode', {'rows': rows})}")
-    wrong = [row for row in rows if row["tool"] == "bytemill" and row.get("same_ids") is False]
-    if wrong:
-        print(f"error: bytemill gives other ids than {REFERENCE} in {len(wrong)} tables", file=sys.stderr)
-    return 1 if wrong else 0
+    for text in texts:
+        for form in ("array", "list"):
+            request = vocabulary.request() | {"text": str(text), "form": form}
+            request |= {"n_bytes": int(options.megabytes * 1e6) or None}
+            runs, reasons = harness.in_turns(
+                options.tools,
+                options.repeat,
+                lambda tool, request=request: harness.measure_in_process(
+                    decode_once, request | {"tool": tool}, threads=1
+                ),
+            )
+            new = [
+                _decoding_row(text.name, form, tool, runs[tool], reasons.get(tool)) for tool in options.tools
+            ]
+            new.sort(key=lambda row: -row.get("best_mb_per_s", 0))
+            columns = [("first MB/s", "first_mb_per_s", ".0f")]
+            columns += [("best MB/s", "best_mb_per_s", ".0f", "bytemill", REFERENCE), ("±", "spread", ".0%")]
+            print(f"\n{text.name}, from {'an' if form == 'array' else 'a'} {form}\n")
+            print(harness.format_tools(new, columns), flush=True)
+            rows += new
+    print(f"\nSaved to {harness.save(options.json, 'decode', {'rows': rows})}")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def decode_once(request: dict[str, Any]) -> dict[str, Any]:
+    """One process: makes the ids, then decodes them a few times."""
+    import numpy as np
+
+    vocabulary = Vocabulary.of(request)
+    text = harness.read_text(request["text"], request["n_bytes"])
+    encoder = encoder_of(request["tool"], vocabulary, 1)
+    call = encoder.decode_array if request["form"] == "array" else encoder.decode
+    if call is None:
+        raise UnavailableError(NOT_OFFERED)
+    ours = encoder_of("bytemill", vocabulary, 1).to_array
+    if ours is None:
+        raise UnavailableError("there are no ids")
+    ids: Any = ours(text).astype(np.uint32)
+    if request["form"] == "list":
+        ids = ids.tolist()
+    call(ids[:3])
+    data = text.encode("utf-8")
+    seconds: list[float] = []
+    for _ in range(PASSES):
+        with Stopwatch() as watch:
+            decoded = call(ids)
+        seconds.append(watch.wall)
+        if not same_text(decoded, text, data):
+            raise UnavailableError("gives another text")
+        del decoded
+    return {
+        "version": encoder.version,
+        "n_bytes": len(data),
+        "n_tokens": len(ids),
+        "first_seconds": seconds[0],
+        "best_seconds": min(seconds),
+    }
+
+
+def same_text(decoded: Any, text: str, data: bytes) -> bool:
+    """Whether what a tool gave, a str or something with bytes, is the text."""
+    return decoded == text if isinstance(decoded, str) else bytes(decoded) == data
+
+
+def _decoding_row(
+    text: str, form: str, tool: str, runs: Sequence[Outcome], reason: str | None
+) -> dict[str, Any]:
+    """The medians of one tool."""
+    row: dict[str, Any] = {"text": text, "form": form, "tool": tool, "reason": reason}
+    if reason is not None:
+        return row
+    megabytes = runs[0].values["n_bytes"] / 1e6
+    return row | {
+        "version": runs[0].values["version"],
+        "megabytes": megabytes,
+        "first_mb_per_s": megabytes / harness.median_of(runs, "first_seconds"),
+        "best_mb_per_s": megabytes / harness.median_of(runs, "best_seconds"),
+        "spread": harness.spread_of(runs, "best_seconds"),
+        "runs": [outcome.values for outcome in runs],
+    }

@@ -4,9 +4,9 @@
     python benchmarks/gpu.py   # there
     python benchmarks/gpu.py --device cpu --dry-run
 
-Training is in bfloat16, compiled, on random tokens. The peer of GPT-2 (`gpt2_peer.py`) is the same model of torch.nn
-as nanoGPT builds it: nn.Linear, SDPA, fused AdamW, torch.compile; both start from the same weights. The peer of the
-nanochat presets (`nanochat_peer.py`) has their shape. A model and its peer take turns of a few steps, and the ratio is
+Training is in bfloat16, compiled, on random tokens. The peers are models of torch.nn (`gpu_peers.py`). That of
+GPT-2 is the same model as nanoGPT builds it: nn.Linear, SDPA, fused AdamW, torch.compile; both start from the same
+weights. That of the nanochat presets has their shape. A model and its peer take turns of a few steps, and the ratio is
 the median over the turns. Then `bytemill lm train` trains the same shape as started from the shell, on shards, with
 turns of the peer before and after. MFU is the FLOPs of the matrix products, attention in full, relative to the dense
 bfloat16 peak of the data sheet. Memory is the peak beyond what was allocated before the model was built.
@@ -45,20 +45,24 @@ if IS_BARE:
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 import bytemill
+from bytemill.errors import RunConfigError
 from bytemill.lm import preset
 from bytemill.lm.device import autocast, matmul_rate, peak_memory, pick_device, pick_precision, synchronise
 from bytemill.lm.generation.decoding import next_tokens
+from bytemill.lm.kernels.attention import causal_attention
 from bytemill.lm.kernels.choice import choose_kernels
-from bytemill.lm.model import ModelConfig, TransformerLM
+from bytemill.lm.kernels.layers import linear_cross_entropy, normalized
+from bytemill.lm.loss import cross_entropy
+from bytemill.lm.model import ModelConfig, TransformerLM, causal_mask, rms_norm, scaled_dot_product_attention
 from bytemill.lm.optim import AdamW, Muon, clip_gradients, muon_groups, parameter_groups
 from bytemill.lm.planning import DEVICES, find_device, flops_per_token
-from gpt2_peer import TorchGPT2
-from gpu_parts import measure_parts
+from gpu_peers import TorchGPT2, TorchNanochat
 from harness import format_table, save
 from lm_generate import bandwidth, bytes_per_token
-from nanochat_peer import TorchNanochat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,6 +277,123 @@ def shape(name: str, options: argparse.Namespace) -> ModelConfig:
     return config.replace(vocab_size=320, **TINY) if options.dry_run else config
 
 
+EPS = 1e-5
+Part = tuple["tuple[Tensor, ...]", "dict[str, Callable[..., Tensor] | str]"]
+"""Inputs, and the implementations by name; a string says why one is missing."""
+
+
+def parts(config: ModelConfig, batch_size: int, device: torch.device, dtype: torch.dtype) -> dict[str, Part]:
+    """Return the parts with inputs of the model's sizes."""
+    n_rows, d_model = batch_size * config.context_length, config.d_model
+    generator = torch.Generator(device).manual_seed(0)
+
+    def random(*shape: int, scale: float = 1.0) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device).mul_(scale).to(dtype).requires_grad_()
+
+    targets = torch.randint(0, config.vocab_size, (n_rows,), generator=generator, device=device)
+    heads = (batch_size, config.num_heads, config.context_length, config.d_head)
+    mask = causal_mask(config.context_length, config.context_length, device=device)
+    triton = triton_kernels(device)
+    return {
+        "RMSNorm": (
+            (random(n_rows, d_model), random(d_model)),
+            {
+                "torch": lambda x, w: functional.rms_norm(x, (d_model,), w, EPS),
+                "scratch": lambda x, w: rms_norm(x, w, EPS),
+                "blockwise": lambda x, w: normalized(x, w, None, EPS, centred=False),
+                "triton": of_triton(triton, "norm", lambda norm, x, w: norm(x, w, None, EPS, centred=False)),
+            },
+        ),
+        "output layer and cross-entropy": (
+            (random(n_rows, d_model), random(config.vocab_size, d_model, scale=d_model**-0.5)),
+            {
+                "torch": lambda x, w: functional.cross_entropy(x @ w.T, targets),
+                "scratch": lambda x, w: cross_entropy(x @ w.T, targets),
+                "chunked": lambda x, w: linear_cross_entropy(x, w, targets),
+                "triton": of_triton(
+                    triton, "losses", lambda losses, x, w: losses(x, w, targets, 0.0, soft_cap=None)[0]
+                ),
+            },
+        ),
+        "attention": (
+            (random(*heads), random(*heads), random(*heads)),
+            {
+                "torch": lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+                "scratch": lambda q, k, v: scaled_dot_product_attention(q, k, v, mask),
+                "blockwise": causal_attention,
+                "triton": of_triton(triton, "attention", lambda attention, q, k, v: attention(q, k, v)),
+            },
+        ),
+    }
+
+
+def triton_kernels(device: torch.device) -> Any:
+    """Return Triton's kernels, or the reason why there are none."""
+    try:
+        return choose_kernels("triton", device)
+    except RunConfigError as error:
+        return str(error)
+
+
+def of_triton(kernels: Any, part: str, call: Callable[..., Tensor]) -> Callable[..., Tensor] | str:
+    """Return `call` with Triton's kernel of a part as its first argument, or the reason why there is none."""
+    if isinstance(kernels, str):
+        return kernels
+    kernel = getattr(kernels, part)
+    return (lambda *inputs: call(kernel, *inputs)) if kernel is not None else f"no Triton kernel for {part}"
+
+
+def measure_parts(config: ModelConfig, batch_size: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure every implementation of every part; return a row for each."""
+    rows: list[dict[str, Any]] = []
+    n_runs = 2 if options.dry_run else 20
+    for part, (inputs, kernels) in parts(config, batch_size, options.device, options.dtype).items():
+        reference: dict[str, Any] = {}
+        expected: Tensor | None = None
+        for name, kernel in kernels.items():
+            row: dict[str, Any] = {"part": part, "kernels": name}
+            try:
+                if isinstance(kernel, str):
+                    row["unavailable"] = kernel
+                else:
+                    out, measured = measure(kernel, inputs, n_runs, options.device)
+                    expected = out if expected is None else expected
+                    row |= measured
+                    reference = reference or row
+                    row["speed"] = reference["both_seconds"] / row["both_seconds"]
+                    row["difference"] = float((out - expected).abs().max() / expected.abs().max())
+            except torch.OutOfMemoryError:
+                row = {"part": part, "kernels": name, "unavailable": "out of memory"}
+            rows.append(row)
+    return rows
+
+
+def measure(
+    kernel: Callable[..., Tensor], inputs: tuple[Tensor, ...], n_runs: int, device: torch.device
+) -> tuple[Tensor, dict[str, float]]:
+    """Return the result of a kernel, and the median seconds of its passes and the memory of both."""
+    out = kernel(*inputs)
+    gradient = torch.ones_like(out)
+    torch.autograd.grad(out, inputs, gradient)  # warm up
+    result = out.detach().float()
+    del out
+    before = torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_memory(device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    times: dict[str, list[float]] = {"forward_seconds": [], "both_seconds": []}
+    for _ in range(n_runs):
+        synchronise(device)
+        started = time.perf_counter()
+        out = kernel(*inputs)
+        synchronise(device)
+        times["forward_seconds"].append(time.perf_counter() - started)
+        torch.autograd.grad(out, inputs, gradient)
+        synchronise(device)
+        times["both_seconds"].append(time.perf_counter() - started)
+    measured = {name: statistics.median(taken) for name, taken in times.items()}
+    return result, {**measured, "memory_bytes": peak_memory(device) - before}
+
+
 def measure_optimizers(config: ModelConfig, options: argparse.Namespace) -> dict[str, float]:
     """Return the seconds of a step of each optimizer."""
     device = options.device
@@ -302,7 +423,7 @@ def measure_generation(config: ModelConfig, options: argparse.Namespace) -> dict
     """Measure tokens/s of one sample, beside what reading all weights once per token allows."""
     device = options.device
     model = TransformerLM(config, seed=0).to(device).use_kernels(options.kernels)
-    n_bytes = bytes_per_token(model)
+    n_bytes = bytes_per_token(model, 4 if model.kernels.decoding is None else 2)
     n_prompt = config.context_length // 4
     n_tokens = min(options.generate_tokens, config.context_length - n_prompt - 1)
     prompt = torch.randint(0, config.vocab_size, (n_prompt,)).tolist()
@@ -312,7 +433,8 @@ def measure_generation(config: ModelConfig, options: argparse.Namespace) -> dict
     for _ in range(options.turns):
         synchronise(device)
         started = time.perf_counter()
-        times = [time.perf_counter() for _ in next_tokens(model, prompt, n_tokens + 1, seed=0)]
+        tokens = next_tokens(model, prompt, n_tokens + 1, seed=0, with_logits=False)
+        times = [time.perf_counter() for _ in tokens]
         first.append(times[0] - started)
         rates.append(n_tokens / (times[-1] - times[0]))
     rate = statistics.median(rates)

@@ -1,16 +1,7 @@
-"""Speed and memory of the studio in headless Chromium, each beside its bound; and a soak.
-
-    PYTHONPATH=. python benchmarks/studio.py [TOKENIZER ...]
-    PYTHONPATH=. python benchmarks/studio.py --soak 600
-
-The server is a process of its own, with a folder that holds a text of 5 MB and a run of 100,000 records. Frames are
-measured by requestAnimationFrame while the page scrolls. The soak lets 8 clients edit texts, read vocabularies and
-metrics and compare tokenizers, and watches the memory of the server.
-"""
+"""The studio in headless Chromium: the case `studio`."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -29,7 +20,11 @@ import psutil
 from playwright.sync_api import sync_playwright
 from tests.studio.browser.conftest import CHROMIUM, until
 
+from benchmarks import harness
+from benchmarks.harness import option
+
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
 FRAMES = """async ([selector, step, n]) => {
@@ -74,12 +69,35 @@ DRAWING = """async (axis) => {
 }"""
 
 
+@harness.case(
+    option("tokenizers", nargs="*", help="tokenizers to offer first"),
+    option("--soak", type=float, metavar="SECONDS", help="only the soak"),
+)
+def studio(options: argparse.Namespace) -> None:
+    """Measure speed and memory of the studio in headless Chromium, each beside its bound; and a soak.
+
+        python -m benchmarks studio [TOKENIZER ...]
+        python -m benchmarks studio --soak 600
+
+    The server is a process of its own, with a folder that holds a text of 5 MB and a run of 100,000 records. Frames are
+    measured by requestAnimationFrame while the page scrolls. The soak lets 8 clients edit texts, read vocabularies and
+    metrics and compare tokenizers, and watches the memory of the server.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        make_folder(folder)
+        with server(folder, options.tokenizers) as (url, process):
+            if options.soak:
+                soak(url, process, options.soak)
+            else:
+                measure(url, process, folder)
+
+
 def make_folder(folder: Path) -> None:
     """Write a text of 5 MB, a run of 100,000 records, and small texts."""
     chance = random.Random(1)  # noqa: S311
     words = "the cat saw a naïve bird in 1984 def return 犬 привет, and so on; unbelievable".split()  # noqa: SIM905
     lines = (" ".join(chance.choices(words, k=12)) for _ in range(1 << 20))
-    text = ""
     parts: list[str] = []
     n_bytes = 0
     for line in lines:
@@ -87,8 +105,7 @@ def make_folder(folder: Path) -> None:
         if n_bytes > 4_990_000:
             break
         parts.append(line)
-    text = "\n".join(parts)
-    (folder / "large.txt").write_text(text, encoding="utf-8")
+    (folder / "large.txt").write_text("\n".join(parts), encoding="utf-8")
     run = folder / "run"
     run.mkdir()
     (run / "config.toml").write_text("[model]\nd_model = 8\n")
@@ -106,18 +123,8 @@ def make_folder(folder: Path) -> None:
 @contextmanager
 def server(folder: Path, tokenizers: list[str]) -> Iterator[tuple[str, psutil.Process]]:
     """Run `bytemill studio`."""
-    command = [
-        sys.executable,
-        "-m",
-        "bytemill",
-        "studio",
-        *tokenizers,
-        "--root",
-        str(folder),
-        "--port",
-        "0",
-        "--no-open",
-    ]
+    command = [sys.executable, "-m", "bytemill", "studio", *tokenizers]
+    command += ["--root", str(folder), "--port", "0", "--no-open"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     found = re.search(r"http://\S+", process.stdout.readline())
@@ -261,24 +268,3 @@ def soak(url: str, process: psutil.Process, seconds: float) -> None:
         print(f"  {message}")
     growth = f"×{last / first:.3f}; bound ×1.1"
     print(f"memory: {first:.0f} MB early, {last:.0f} MB late ({growth}), at most {max(memory):.0f} MB")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("tokenizers", nargs="*", help="tokenizers to offer first")
-    parser.add_argument("--soak", type=float, metavar="SECONDS", help="only the soak")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        make_folder(folder)
-        with server(folder, options.tokenizers) as (url, process):
-            if options.soak:
-                soak(url, process, options.soak)
-            else:
-                measure(url, process, folder)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,28 +1,17 @@
-"""A sample of what `benchmarks/exactness.py` compares by the million: random strings against `regex` and tiktoken."""
+"""A sample of what `python -m benchmarks exactness` compares by the million: strings against `regex` and tiktoken."""
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import regex
+from benchmarks.texts import generated
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-
-
-def module(name: str) -> Any:
-    return importlib.import_module(name)
+from benchmarks import exactness
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3"])
 def test_random_strings_split_as_the_expression_says(name: str) -> None:
-    exactness = module("exactness")
-    for text in module("random_strings").draw(seed=2026, batch=0, n_strings=20_000):
+    for text in generated.draw(seed=2026, batch=0, n_strings=20_000):
         assert exactness.same_pretokens(name, text), ascii(text)
 
 
@@ -30,34 +19,31 @@ def test_random_strings_split_as_the_expression_says(name: str) -> None:
 def test_random_strings_have_the_ids_of_tiktoken(
     name: str, shared_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exactness = module("exactness")
     monkeypatch.setenv("BYTEMILL_TEST_DATA", str(shared_data))
     assert exactness.encoders(name) is not None
-    for text in module("random_strings").draw(seed=2026, batch=1, n_strings=5_000):
+    for text in generated.draw(seed=2026, batch=1, n_strings=5_000):
         assert exactness.same_ids(name, text), ascii(text)
 
 
 class TestRandomStrings:
     def test_are_the_same_for_a_seed_and_others_for_each_batch(self) -> None:
-        draw = module("random_strings").draw
+        draw = generated.draw
         assert draw(1, 0, 100) == draw(1, 0, 100)
         assert draw(1, 0, 100) != draw(1, 1, 100)
 
     def test_change_class_at_every_offset_of_a_block(self) -> None:
-        strings = module("random_strings").draw(1, 0, 20_000)
+        strings = generated.draw(1, 0, 20_000)
         changes = {match.end() % 64 for text in strings for match in regex.finditer(r"^(.)\1+(?!\1)", text)}
         assert changes == set(range(64))
 
     def test_hold_every_kind_of_character(self) -> None:
-        strings = module("random_strings")
-        drawn = set("".join(strings.draw(1, 0, 20_000)))
-        assert drawn >= set(strings.CHOSEN)
+        drawn = set("".join(generated.draw(1, 0, 20_000)))
+        assert drawn >= set(generated.CHOSEN)
         assert drawn >= {chr(code) for code in range(128)}
         assert len({character for character in drawn if ord(character) > 0xFFFF}) > 1_000
 
 
 def test_a_difference_is_found_and_shown_at_its_shortest(monkeypatch: pytest.MonkeyPatch) -> None:
-    exactness = module("exactness")
     monkeypatch.setattr(exactness, "encoders", lambda _name: None)
     job = exactness.Job("random", seed=1, batch=0, n_strings=3_000)
     assert exactness.compare(job, ("gpt2",))[2] == []
@@ -70,7 +56,6 @@ def test_a_difference_is_found_and_shown_at_its_shortest(monkeypatch: pytest.Mon
 
 
 def test_a_file_is_cut_into_stretches_at_line_ends(tmp_path: Path) -> None:
-    exactness = module("exactness")
     file = tmp_path / "text"
     file.write_bytes(b"line\xff\n" * 30_000)
     jobs = list(exactness.pieces_of(file))

@@ -36,8 +36,11 @@ def test_the_dry_run_measures_everything_and_saves_it(
     )
     saved = json.loads(place.read_text(encoding="utf-8"))
     assert saved["dry_run"]
-    assert [(row["program"], row["batch_size"]) for row in saved["training"]] == [
-        (program, size) for size in (1, 2) for program in ("torch.nn", "bytemill")
+    ours = ["bytemill", "bytemill, half residual", "lm train", "lm train, half residual"]
+    assert [(row["model"], row["program"]) for row in saved["training"]] == [
+        *(("gpt2", program) for program in ("peer", *ours)),
+        *(("llama-1b", program) for program in ours),
+        *(("nanochat-d12", program) for program in ("peer", *ours)),
     ]
     assert all(row["tokens_per_second"] > 0 and row["mfu"] > 0 for row in saved["training"])
     parts = {(row["part"], row["kernels"]): row for row in saved["parts"]}
@@ -51,7 +54,7 @@ def test_the_dry_run_measures_everything_and_saves_it(
 
 
 def test_the_peer_computes_the_same_loss_and_gradients() -> None:
-    ours, peer = TransformerLM(tiny(), seed=3), module("gpt2_peer").TorchGPT2(tiny())
+    ours, peer = TransformerLM(tiny(), seed=3), module("gpu_peers").TorchGPT2(tiny())
     peer.start_as(ours)
     ids = torch.randint(0, 96, (2, 33))
     losses = [model.loss(ids[:, :-1], ids[:, 1:]) for model in (ours, peer)]
@@ -71,5 +74,6 @@ def test_a_batch_that_does_not_fit_is_a_row(monkeypatch: pytest.MonkeyPatch) -> 
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(gpu, "measure_training", fail)
-    options = gpu.argparse.Namespace(batch_sizes=[8, 4096], device=torch.device("cpu"))
-    assert [row["unavailable"] for row in gpu.training_rows(tiny(), options)] == ["out of memory"] * 2
+    monkeypatch.setattr(gpu, "make_data", lambda *_: None)
+    options = gpu.argparse.Namespace(models=["gpt2:8", "gpt2:4096"], device=torch.device("cpu"), dry_run=True)
+    assert [row["unavailable"] for row in gpu.training_rows(options)] == ["out of memory"] * 2

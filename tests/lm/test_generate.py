@@ -33,6 +33,7 @@ from bytemill.lm.model import KVCache, ModelConfig, TransformerLM
 from bytemill.lm.model_config import AttentionConfig
 
 BYTES = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], ["<|endoftext|>"])
+GREEDY = SamplingParameters(temperature=0)
 logit_rows = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=12)
 
 
@@ -282,6 +283,17 @@ def test_ids_without_a_token_have_the_probability_0():
                 assert own.id in tokenizer.vocab
                 assert {each.id for each in best} == tokenizer.vocab.keys()
                 assert sum(each.probability for each in best) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_products_in_bfloat16_are_close_to_those_in_float32(model: TransformerLM, use_cache: bool):
+    narrow, wide = (
+        list(next_tokens(model, [1, 2], 30, GREEDY, use_cache=use_cache, precision=precision))
+        for precision in ("bfloat16", "float32")
+    )
+    assert len(narrow) == 30
+    difference = (narrow[0].logits - wide[0].logits).abs().max()
+    assert 0 < difference < 0.05 * wide[0].logits.abs().max()
 
 
 def test_invalid_prompts_are_refused(model: TransformerLM):

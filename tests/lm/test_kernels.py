@@ -14,6 +14,7 @@ from bytemill.errors import RunConfigError
 from bytemill.lm.kernels import choice
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.kernels.layers import gelu_by_sigmoid, linear, linear_losses
+from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW
 
@@ -121,3 +122,44 @@ def test_gelu_by_sigmoid_is_the_tanh_approximation(dtype: torch.dtype) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
     gradients = [torch.autograd.grad(y.sum(), x)[0] for y in (ours, theirs)]
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bias": True}, {"attention": {"num_kv_heads": 2, "qkv_bias": True}}]
+)
+def test_compiled_models_on_a_gpu_have_the_gradients_of_others(options: dict[str, Any]) -> None:
+    sizes_ = {
+        "vocab_size": 50,
+        "context_length": 16,
+        "d_model": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "d_ff": 64,
+    }
+    config = ModelConfig(**sizes_, feed_forward="gelu", **options)
+    ids = torch.randint(50, (2, 17), generator=torch.Generator().manual_seed(0))
+    found: list[list[torch.Tensor]] = []
+    for kernels in (choose_kernels("scratch", CPU), choose_kernels("torch", CUDA, compiled=True)):
+        model = TransformerLM(config, seed=0).use_kernels(kernels)
+        model.loss(ids[:, :-1], ids[:, 1:]).backward()
+        found.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n_ids", [1000, 1024])
+def test_the_output_layer_in_bfloat16_pads_its_vocabulary(n_ids: int) -> None:
+    random = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(20_000, 64, generator=random, device="cuda").requires_grad_()
+    weight = torch.randn(n_ids, 64, generator=random, device="cuda").requires_grad_()
+    targets = torch.randint(n_ids, (20_000,), generator=random, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        got = choice.triton_kernels().losses(x, weight, targets, 0.01, soft_cap=None)[0]  # pyright: ignore[reportOptionalCall]
+    want = cross_entropy(x @ weight.mT, targets, 0.01)
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+    for a, b in zip(
+        torch.autograd.grad(got, [x, weight]), torch.autograd.grad(want, [x, weight]), strict=True
+    ):
+        assert a.dtype == torch.float32
+        assert float((a - b).norm() / b.norm()) < 0.02

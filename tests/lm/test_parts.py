@@ -9,7 +9,7 @@ import torch
 
 from bytemill.errors import ModelConfigError, RunConfigError
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
-from bytemill.lm.generation.decoding import CoreDecoder
+from bytemill.lm.generation.core_decoder import CoreDecoder
 from bytemill.lm.inspection import trace
 from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.model import FeedForward, MultiHeadSelfAttention

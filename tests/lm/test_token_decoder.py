@@ -10,8 +10,9 @@ import torch
 
 from bytemill._core import TokenDecoder
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
-from bytemill.lm.generation import decoding
-from bytemill.lm.generation.decoding import CoreDecoder, generate
+from bytemill.lm.generation import core_decoder
+from bytemill.lm.generation.core_decoder import CoreDecoder
+from bytemill.lm.generation.decoding import generate
 
 SHAPES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -85,7 +86,7 @@ def test_one_thread_computes_the_same_bits_as_several(monkeypatch: pytest.Monkey
     ids = list(range(1, 20))
     results: list[list[torch.Tensor]] = []
     for is_shared in (False, True):
-        monkeypatch.setattr(decoding, "are_cores_shared", lambda is_shared=is_shared: is_shared)
+        monkeypatch.setattr(core_decoder, "are_cores_shared", lambda is_shared=is_shared: is_shared)
         decoder = CoreDecoder(model, KVCache(model.config, 1))
         results.append([decoder.logits_after(token) for token in ids])
     assert all(map(torch.equal, *results))

@@ -329,7 +329,7 @@ def test_losses_that_are_not_finite_are_skipped_and_several_stop_the_run(
     real = trainer.accumulate_gradients
     bad = {3, 5}
 
-    def sometimes(run: Any, compute_loss: Any) -> tuple[float, int, int]:
+    def sometimes(run: Any, compute_loss: Any) -> tuple[Any, int, Any]:
         loss, n_tokens, n_bytes = real(run, compute_loss)
         if run.step in bad:
             for parameter in run.model.parameters():

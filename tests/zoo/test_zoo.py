@@ -6,6 +6,7 @@ have small files of the same kinds.
 
 import lzma
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,26 @@ def test_a_gguf_file_without_a_pre_tokenizer_is_split_as_llama_cpp_does(full_dat
         gpt2 = bm.Tokenizer.load(path, pattern="gpt2")
     assert gpt2.encode("Hello world 12345") != tok.encode("Hello world 12345")
     assert gpt2.decode(gpt2.encode("Hello world 12345")) == "Hello world 12345"
+
+
+def files_of_mistral() -> list[Path]:
+    """Return the tokenizers in the package mistral-common."""
+    package = find_spec("mistral_common")
+    assert package is not None
+    assert package.origin is not None
+    return sorted(
+        path
+        for path in (Path(package.origin).parent / "data").iterdir()
+        if ".model" in path.suffixes or path.name.startswith("tekken")
+    )
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=pytest.mark.slow, id=path.name) for path in files_of_mistral()]
+)
+def test_files_in_mistrals_package_agree_with_their_library(path: Path):
+    is_tekken = path.name.startswith("tekken")
+    assert bm.Tokenizer.load(path).engine == ("core" if is_tekken else "sentencepiece")
+    verification = verify_tokenizer(path, n_random=100, blocks=range(0, 0x110000 // 128, 40))
+    assert verification.n_texts > 300
+    assert verification.differences == []

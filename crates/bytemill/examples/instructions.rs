@@ -1,4 +1,4 @@
-//! One part of the core on generated text, for `benchmarks/instructions.py` to run under callgrind.
+//! One part of the core on generated text, for `python -m benchmarks instructions` to run under callgrind.
 //!
 //! `instructions PART KIND BYTES`, with PART one of split-PATTERN, new, again, count, learn, decode, merge-short,
 //! merge-long, nothing. Callgrind counts what happens inside `measured_part` only; `count` works in a thread of its own

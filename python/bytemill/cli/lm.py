@@ -145,6 +145,10 @@ def generate(
     no_cache: Annotated[
         bool, Parameter(help="Recompute the whole context for every token: same output, slower.")
     ] = False,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        Parameter(help="Type of matrix products; auto is bfloat16 on NVIDIA GPUs that have it."),
+    ] = "auto",
     temperature: Annotated[
         float,
         Parameter(group=SAMPLING, help="Below 1 favours likely tokens; 0 always takes the most likely one."),
@@ -191,7 +195,7 @@ def generate(
     from bytemill.cli.lm_prompt import run_prompt
     from bytemill.cli.texts import text_input
     from bytemill.lm.device import memory_errors, use_threads
-    from bytemill.lm.generation.decoding import SamplingParameters
+    from bytemill.lm.generation.sampling import SamplingParameters
     from bytemill.lm.generation.text_generation import GenerationOptions
     from bytemill.lm.training.saved_model import load_trained
 
@@ -213,6 +217,8 @@ def generate(
         n_samples=samples,
         seed=seed,
         use_cache=not no_cache,
+        precision=precision,
+        with_logits=show_probabilities or as_json,
     )
     use_threads(threads)
     trained = load_trained(run, device, weights, kernels)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.cli import lm_generation, output
 from bytemill.errors import BytemillError, RunConfigError
-from bytemill.lm.generation.decoding import SamplingParameters
+from bytemill.lm.generation.sampling import SamplingParameters
 
 if TYPE_CHECKING:
     from bytemill.lm.generation.text_generation import GenerationOptions

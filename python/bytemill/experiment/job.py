@@ -25,7 +25,7 @@ from bytemill.experiment.scoring import score_documents
 from bytemill.experiment.statistics import unigram_bits
 from bytemill.lm.device import pick_precision
 from bytemill.lm.evaluate import evaluate_hellaswag, read_items
-from bytemill.lm.generation.decoding import SamplingParameters
+from bytemill.lm.generation.sampling import SamplingParameters
 from bytemill.lm.generation.text_generation import GenerationOptions, generate_text
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
@@ -175,7 +175,10 @@ def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None)
 
 def _continued(trained: TrainedModel, prompt: str) -> dict[str, str]:
     options = GenerationOptions(
-        max_tokens=_SAMPLE_TOKENS, sampling=SamplingParameters(temperature=0.8, top_p=0.95), seed=0
+        max_tokens=_SAMPLE_TOKENS,
+        sampling=SamplingParameters(temperature=0.8, top_p=0.95),
+        seed=0,
+        with_logits=False,
     )
     new = generate_text(trained.model, trained.tokenizer, prompt, options)
     return {"prompt": prompt, "text": "".join(own.text for own in new)}

@@ -721,9 +721,14 @@ class MultiHeadSelfAttention(Module):
         """
         *batch, n_tokens, d_model = x.shape
         x = narrowed(x.reshape(math.prod(batch), n_tokens, d_model))
-        q = self._heads(self.q_proj(x), self.n_heads)
-        k = self._heads(self.k_proj(x), self.n_kv_heads)
-        v = self._heads(self.v_proj(x), self.n_kv_heads)
+        layers = (self.q_proj, self.k_proj, self.v_proj)
+        joined = self.kernels.joined if self.n_heads == self.n_kv_heads else None
+        q, k, v = [layer(x) for layer in layers] if joined is None else joined(x, layers)
+        q, k, v = (
+            self._heads(q, self.n_heads),
+            self._heads(k, self.n_kv_heads),
+            self._heads(v, self.n_kv_heads),
+        )
         if self.has_qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # (batch, n_heads, n_tokens, d_head)

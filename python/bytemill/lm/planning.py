@@ -184,7 +184,9 @@ def training_memory(
         blocks = config.num_layers * saved.bytes(size) + again.bytes(size)
     # The embedding saves the ids, int64, for its backward pass.
     per_token = blocks + _rest_numbers(config).bytes(size) + 8
-    fixed = size * config.vocab_size * config.d_model  # gradient of the output layer, computed with the loss
+    fixed = (
+        4 * config.vocab_size * config.d_model
+    )  # gradient of the output layer, in float32, computed with the loss
     if size == 2:
         fixed += size * config.num_layers * sum(block_matrices(config))
     if config.position == "learned":

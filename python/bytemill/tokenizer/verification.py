@@ -11,12 +11,12 @@ import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from bytemill.errors import MissingExtraError, TokenizerError
-from bytemill.formats import sentencepiece
+from bytemill.errors import BytemillError, MissingExtraError, TokenizerError
+from bytemill.formats import sentencepiece, tekken
 from bytemill.formats.files import read_bytes
-from bytemill.formats.registry import find
+from bytemill.formats.registry import Content, find
 from bytemill.system.extras import install_hint
 from bytemill.tokenizer.conversion import SAMPLE
 from bytemill.tokenizer.tokenizer import Tokenizer, open_tokenizer
@@ -263,16 +263,18 @@ def open_peer(path: str | os.PathLike[str], tokenizer: Tokenizer, against: str) 
             f"no library is known that reads {path}",
             hint="compare it with another file: --against FILE (against=)",
         )
+    if library != "tiktoken" and not isinstance(found, Path):
+        raise TokenizerError(f"{path} is not one file, which {library} needs")
     try:
         if library == "tiktoken":
             return _Tiktoken(tokenizer)
-        if not isinstance(found, Path):
-            raise TokenizerError(f"{path} is not one file, which {library} needs")
-        return (
-            _Tokenizers(read_bytes(found)) if library == "tokenizers" else _SentencePiece(read_bytes(found))
-        )
+        return (_Tokenizers if library == "tokenizers" else _SentencePiece)(read_bytes(cast("Path", found)))
     except ImportError as error:
         raise MissingExtraError(str(error), hint=install_hint("any")) from error
+    except BytemillError:
+        raise
+    except Exception as error:  # the libraries have no class of their own
+        raise TokenizerError(f"{library} does not read {path}: {error}") from error
 
 
 def _library_of(found: Path | tuple[Path, Path] | None) -> str | None:
@@ -280,7 +282,8 @@ def _library_of(found: Path | tuple[Path, Path] | None) -> str | None:
         return None if found else "tiktoken"
     data = read_bytes(found)
     if data[:4096].lstrip().startswith(b"{"):
-        return "tokenizers"
+        # mistral-common encodes with tiktoken.
+        return "tiktoken" if tekken.recognize(Content(data, str(found))) else "tokenizers"
     if sentencepiece.looks_like_model(data):
         return "sentencepiece"
     return None if data.startswith((b"GGUF", b"minbpe")) else "tiktoken"

@@ -21,6 +21,45 @@ def test_the_interpreter_agrees_with_the_textbook(selection: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+VECTORS = {
+    "N_IN": 768,
+    "N_ROWS": 1,
+    "HAS_NORM": True,
+    "CENTRED": True,
+    "ACTIVATION": "gelu",
+    "HAS_CAP": False,
+    "statistics_ptr": None,
+    "positions_ptr": None,
+    "residual_ptr": None,
+    "WIDTH": 1,
+    "WINDOW": 0,
+    "N_PARTS": 0,
+    "BLOCK_KEYS": 1,
+    "BLOCK_OUT": 8,
+    "BLOCK_IN": 1024,
+    "OVERLAP": False,
+}
+PRODUCT = {
+    "N_IN": 768,
+    "ACTIVATION": "swiglu",
+    "HAS_CAP": False,
+    "BLOCK_ROWS": 64,
+    "BLOCK_OUT": 64,
+    "BLOCK_IN": 64,
+    "OVERLAP": False,
+}
+CACHED = {
+    "N_HEADS": 8,
+    "N_KV_HEADS": 2,
+    "HAS_ROTATION": True,
+    "WIDTH": 80,
+    "BLOCK_WIDTH": 128,
+    "WINDOW": 512,
+    "N_PARTS": 4,
+    "BLOCK_KEYS": 32,
+    "OVERLAP": False,
+}
+CHOICE = {"IS_GREEDY": False, "BLOCK": 1024, "N_BLOCKS": 64, "OVERLAP": False}
 ATTENTION = {"N_HEADS": 4, "N_GROUPS": 2, "WIDTH": 80, "BLOCK_WIDTH": 128, "BLOCK": 64}
 
 
@@ -32,11 +71,16 @@ ATTENTION = {"N_HEADS": 4, "N_GROUPS": 2, "WIDTH": 80, "BLOCK_WIDTH": 128, "BLOC
         ("layers", "_norm_forward_kernel", {"bias_ptr": None, "CENTRED": False, "BLOCK": 1024}),
         ("layers", "_norm_forward_kernel", {"CENTRED": True, "BLOCK": 1024}),
         ("layers", "_norm_backward_kernel", {"CENTRED": True, "BLOCK": 1024}),
-        ("layers", "_loss_kernel", {"SOFT_CAP": None, "BLOCK": 4096}),
-        ("layers", "_loss_kernel", {"SOFT_CAP": 30.0, "BLOCK": 4096}),
+        ("layers", "_loss_kernel", {"SOFT_CAP": None, "BLOCK": 4096, "RUN": 8}),
+        ("layers", "_loss_kernel", {"SOFT_CAP": 30.0, "BLOCK": 4096, "RUN": 8}),
         ("attention", "_forward_kernel", ATTENTION),
         ("attention", "_queries_kernel", ATTENTION),
         ("attention", "_keys_kernel", ATTENTION),
+        ("decoding", "_vector_kernel", VECTORS),
+        ("decoding", "_vector_kernel", {**VECTORS, "ACTIVATION": "swiglu"}),
+        ("decoding", "_dot_kernel", PRODUCT),
+        ("decoding", "_attention_kernel", CACHED),
+        ("decoding", "_choose_kernel", CHOICE),
     ],
 )
 def test_kernels_compile_and_fit_in_shared_memory(
@@ -59,7 +103,15 @@ def test_kernels_compile_and_fit_in_shared_memory(
     }
     types = dict.fromkeys(float32 | {"log_sum_ptr", "along_ptr"}, "*fp32") | {"targets_ptr": "*i64"}
     types |= dict.fromkeys(("first_ptr", "end_ptr"), "*i32")
-    types |= dict.fromkeys(("eps", "share", "z_loss", "scale", "scale_log2"), "fp32")
+    types |= dict.fromkeys(
+        ("eps", "share", "z_loss", "scale", "scale_log2", "soft_cap", "temperature"), "fp32"
+    )
+    types |= dict.fromkeys(("positions_ptr", "indices_ptr", "ids_ptr"), "*i64") | {"uniforms_ptr": "*fp64"}
+    if module == "decoding":
+        types |= dict.fromkeys(("x_ptr", "y_ptr", "qkv_ptr", "mixed_ptr", "logits_ptr"), "*fp32")
+        types |= {"weight_ptr": "*bf16", "allowed_ptr": "*i1", "blocks_ptr": "*fp32"}
+        types |= dict.fromkeys(("norm_weight_ptr", "norm_bias_ptr", "q_norm_ptr", "k_norm_ptr"), "*fp32")
+        types |= {"rotations_ptr": "*fp32"} | ({"x_ptr": "*bf16"} if kernel == "_dot_kernel" else {})
     function = getattr(importlib.import_module(f"bytemill.lm.kernels.triton.{module}"), kernel)
     names = function.arg_names
     signature = {name: types.get(name, "*bf16" if name.endswith("_ptr") else "i32") for name in names}

@@ -164,7 +164,7 @@ def test_spikes_are_recorded_and_skipped_on_request(
     real = trainer.accumulate_gradients
     norms: list[torch.Tensor] = []
 
-    def spike_at_26(run: Any, compute: Any) -> tuple[float, int, int]:
+    def spike_at_26(run: Any, compute: Any) -> tuple[Any, int, Any]:
         result = real(run, compute)
         if run.step >= 25:
             norms.append(run.model.lm_head.weight.detach().clone())
@@ -189,7 +189,7 @@ def test_the_batch_of_a_diverged_run_is_saved(
 ) -> None:
     real = trainer.accumulate_gradients
 
-    def nan_from_3(run: Any, compute: Any) -> tuple[float, int, int]:
+    def nan_from_3(run: Any, compute: Any) -> tuple[Any, int, Any]:
         loss, n_tokens, n_bytes = real(run, compute)
         return (loss if run.step < 3 else math.nan), n_tokens, n_bytes
 

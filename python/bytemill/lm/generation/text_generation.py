@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.decoding import NextToken, SamplingParameters, next_tokens
+from bytemill.lm.generation.decoding import NextToken, Precision, next_tokens
+from bytemill.lm.generation.sampling import SamplingParameters
 from bytemill.lm.model import softmax
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ class GenerationOptions:
     seed: int | None = None
     """The same seed gives the same text."""
     use_cache: bool = True
+    precision: Precision = "auto"
+    with_logits: bool = True
+    """Whether tokens have their logits, for `token_probabilities`; a GPU generates text faster without."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +211,8 @@ def generate_text(
         n_samples=options.n_samples,
         seed=options.seed,
         use_cache=options.use_cache,
+        precision=options.precision,
+        with_logits=options.with_logits,
         excluded_ids=ids_without_token(tokenizer, model.config.vocab_size),
         is_last=is_last,
     ):

@@ -15,12 +15,14 @@ import torch
 from torch.nn import functional
 
 from bytemill.errors import RunConfigError
+from bytemill.lm.kernels import decoding
 from bytemill.lm.kernels.attention import causal_attention, flex_mask, sdpa, windowed_attention
 from bytemill.lm.kernels.layers import (
     gated_silu,
     gelu_by_sigmoid,
     gelu_erf,
     gelu_tanh,
+    joined_linear,
     linear,
     linear_losses,
     normalized,
@@ -32,7 +34,8 @@ from bytemill.lm.kernels.layers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
 
     from torch import Tensor
 
@@ -59,6 +62,8 @@ class Kernels:
     name: KernelName = "scratch"
     linear: Callable[[Tensor, Tensor, Tensor | None], Tensor] | None = None
     """(x, weight, bias) -> x weightᵀ + bias."""
+    joined: Callable[[Tensor, Sequence[Any]], tuple[Tensor, ...]] | None = None
+    """(x, layers of one shape) -> the result of each."""
     embedding: Callable[[Tensor, Tensor], Tensor] | None = None
     """(weight, ids) -> weight[ids]."""
     norm: Callable[..., Tensor] | None = None
@@ -80,7 +85,9 @@ class Kernels:
     fused_adamw: bool = False
     """Update weights with the function of `torch.optim.AdamW(fused=True)`."""
     core_decoding: bool = False
-    """Generate with the core where it can: single tokens in float32 on the CPU; see `decoding.CoreDecoder`."""
+    """Generate with the core where it can: single tokens in float32 on the CPU; see `CoreDecoder`."""
+    decoding: ModuleType | None = None
+    """The operations of `GraphDecoder`, those of `kernels.decoding`; None: generate with the model's forward pass."""
 
 
 def cpu_attention(
@@ -115,6 +122,7 @@ TORCH: dict[str, Any] = {
     "masked_attention": sdpa,
     "losses": linear_losses,
     "fused_adamw": True,
+    "decoding": decoding,
 }
 """torch's kernels; RMSNorm, gates and rotations stay the textbook's, which torch.compile fuses."""
 
@@ -139,11 +147,14 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         _check_triton(device)
         return triton_kernels()
     if name == "torch" or device.type != "cpu":
-        of_gpu: dict[str, Any] = TORCH | ({"document_mask": flex_mask} if device.type == "cuda" else {})
+        of_cuda: dict[str, Any] = {"document_mask": flex_mask}
+        of_gpu: dict[str, Any] = TORCH | (of_cuda if device.type == "cuda" else {"decoding": None})
         if compiled:
-            of_gpu = of_gpu | {"activations": {**TORCH["activations"], "gelu": gelu_by_sigmoid}}
+            activations = {**TORCH["activations"], "gelu": gelu_by_sigmoid}
+            of_gpu = of_gpu | {"activations": activations, "joined": joined_linear}
         if name == "auto" and device.type == "cuda" and _runs_triton(device):
-            of_gpu = of_gpu | {"losses": triton_kernels().losses}
+            own = triton_kernels()
+            of_gpu = of_gpu | {"losses": own.losses, "decoding": own.decoding}
         return Kernels(name, **of_gpu)
     parts: dict[str, Any] = BLOCKWISE
     if compiled:
@@ -165,6 +176,7 @@ def triton_kernels() -> Kernels:
         "norm": triton.normalized,
         "attention": triton.causal_attention,
         "losses": triton.linear_losses,
+        "decoding": triton.decoding,
     }
     return Kernels("triton", **parts)
 

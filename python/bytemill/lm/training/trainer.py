@@ -118,9 +118,8 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
             set_rates(run.optimizer, run.step, config)
             unread.append(_take_step(run, compute_losses))
             run.step += 1
-            must_stop = stop.requested_anywhere()
             # On a GPU, the numbers of a step are read while the next one runs, so that the GPU never waits.
-            n_left = 1 if unread[-1].is_updated and not (must_stop or _is_anything_due(run)) else 0
+            n_left = 1 if unread[-1].is_updated and not _is_anything_due(run) else 0
             n_finished = max(0, len(unread) - n_left)
             speed.stop(sum(_finish_step(run, unread.popleft(), record) for _ in range(n_finished)))
             if is_due(run, config.run.log_every) and run.recent.n_steps:
@@ -134,6 +133,9 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                 if text := speed.slowdown():
                     record.show("notice", run.step, text=text)
             run.check.raise_damage()
+            must_stop = stop.requested_anywhere()
+            if must_stop and unread:
+                _finish_step(run, unread.popleft(), record)
             save_if_due(run, record, now=must_stop)
             if must_stop:
                 raise KeyboardInterrupt
@@ -446,6 +448,7 @@ def _sample(run: Run) -> dict[str, Any]:
     if not run.processes.is_first:
         return {}
     prompt = run.config.run.sample_prompt
+    is_wide = run.config.training.precision in {"float32", "tf32"}
     try:
         new = generate(
             model,
@@ -455,6 +458,7 @@ def _sample(run: Run) -> dict[str, Any]:
             top_p=0.95,
             excluded_ids=ids_without_token(run.tokenizer, run.config.model.vocab_size),
             seed=key_of(run.config.training.seed, run.step) >> 1,
+            precision="float32" if is_wide else "auto",
         )[0]
         return {"prompt": prompt, "text": run.tokenizer.decode(new)}
     except Exception as error:  # whatever it is, training continues

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from bytemill.lm.generation.decoding import SamplingParameters
+    from bytemill.lm.generation.sampling import SamplingParameters
     from bytemill.lm.inspection import Trace
     from bytemill.lm.training.saved_model import TrainedModel
     from bytemill.studio.jobs import Check
@@ -380,7 +380,7 @@ def _prompt_ids(trained: TrainedModel, text: str) -> list[int]:
 
 
 def _parameters(spec: Sampling) -> SamplingParameters:
-    from bytemill.lm.generation.decoding import SamplingParameters
+    from bytemill.lm.generation.sampling import SamplingParameters
 
     return SamplingParameters(**spec.model_dump())
 

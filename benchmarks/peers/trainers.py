@@ -1,12 +1,13 @@
-"""The trainers that `train.py` compares: from a file to merges, with GPT-2's pattern over all 256 bytes."""
+"""The trainers that the case `train` compares: from a file to merges, with GPT-2's pattern over all 256 bytes."""
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from harness import UnavailableError, require
+from benchmarks.harness import UnavailableError, require
+from benchmarks.peers.encoders import version_of, visible_characters
 
 PIECE_CHARACTERS = 1 << 18
 EXPRESSION = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -78,8 +79,7 @@ def _bytemill(ties: str) -> Callable[[Path, int, int], Trained]:
     return train
 
 
-def _huggingface(path: Path, vocab_size: int, threads: int) -> Trained:
-    del threads  # from the environment
+def _huggingface(path: Path, vocab_size: int, _threads: int) -> Trained:
     tokenizers = require("tokenizers")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -89,21 +89,12 @@ def _huggingface(path: Path, vocab_size: int, threads: int) -> Trained:
         initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
     )
     tokenizer.train_from_iterator(pieces_of_file(path), trainer)
-    return _from_spelled(metadata.version("tokenizers"), _merges_in(tokenizer.to_str()))
+    return _from_spelled(version_of("tokenizers"), json.loads(tokenizer.to_str())["model"]["merges"])
 
 
-def _merges_in(tokenizer_json: str) -> list[tuple[str, str]]:
-    import json
-
-    return [(left, right) for left, right in json.loads(tokenizer_json)["model"]["merges"]]
-
-
-def _from_spelled(version: str, spelled: list[tuple[str, str]]) -> Trained:
+def _from_spelled(version: str, spelled: Sequence[Sequence[str]]) -> Trained:
     """Merges spelled in GPT-2's visible characters, as bytes."""
-    itself = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    byte_of = {chr(byte): byte for byte in itself}
-    others = (byte for byte in range(256) if byte not in set(itself))
-    byte_of |= {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    byte_of = {character: byte for byte, character in visible_characters().items()}
 
     def spell(token: str) -> bytes:
         return bytes(byte_of[character] for character in token)
@@ -112,22 +103,20 @@ def _from_spelled(version: str, spelled: list[tuple[str, str]]) -> Trained:
     return Trained(version, [left + right for left, right in merges], merges)
 
 
-def _rustbpe(path: Path, vocab_size: int, threads: int) -> Trained:
-    del threads  # from the environment
+def _rustbpe(path: Path, vocab_size: int, _threads: int) -> Trained:
     rustbpe = require("rustbpe")
     tokenizer = rustbpe.Tokenizer()
     tokenizer.train_from_iterator(pieces_of_file(path), vocab_size, pattern=EXPRESSION)
     ranks: list[tuple[bytes, int]] = tokenizer.get_mergeable_ranks()
     tokens = [bytes(token) for token, rank in sorted(ranks, key=lambda item: item[1]) if rank >= 256]
-    return Trained(metadata.version("rustbpe"), tokens, None)
+    return Trained(version_of("rustbpe"), tokens, None)
 
 
-def _gigatoken(path: Path, vocab_size: int, threads: int) -> Trained:
-    del threads  # from the environment
+def _gigatoken(path: Path, vocab_size: int, _threads: int) -> Trained:
     gigatoken = require("gigatoken")
     _vocab, merges = gigatoken.train_bpe(path, vocab_size, [])
     merges = [(bytes(left), bytes(right)) for left, right in merges]
-    return Trained(metadata.version("gigatoken"), [left + right for left, right in merges], merges)
+    return Trained(version_of("gigatoken"), [left + right for left, right in merges], merges)
 
 
 def _gigabpe(path: Path, vocab_size: int, threads: int) -> Trained:
@@ -137,11 +126,10 @@ def _gigabpe(path: Path, vocab_size: int, threads: int) -> Trained:
     )
     if not result[1]:
         raise UnavailableError("gave no merges")
-    return _from_spelled(metadata.version("gigabpe"), result[1])
+    return _from_spelled(version_of("gigabpe"), result[1])
 
 
-def _ffbpe(path: Path, vocab_size: int, threads: int) -> Trained:
-    del threads  # from the environment
+def _ffbpe(path: Path, vocab_size: int, _threads: int) -> Trained:
     ffbpe = require("ffbpe")
     counter = ffbpe.PreTokenizer([], pat_str=EXPRESSION).word_counter()
     counter.add_source(pieces_of_file(path))
@@ -149,22 +137,20 @@ def _ffbpe(path: Path, vocab_size: int, threads: int) -> Trained:
     trainer.add_word_counter(counter)
     trainer.train(vocab_size)
     ids: dict[bytes, int] = trainer.validate_model().vocab
-    return Trained(metadata.version("ffbpe"), _longer_than_a_byte(ids), None)
+    return Trained(version_of("ffbpe"), _longer_than_a_byte(ids), None)
 
 
-def _bpeasy(path: Path, vocab_size: int, threads: int) -> Trained:
-    del threads  # from the environment
+def _bpeasy(path: Path, vocab_size: int, _threads: int) -> Trained:
     bpeasy = require("bpeasy")
     ids: dict[bytes, int] = bpeasy.train_bpe(pieces_of_file(path), EXPRESSION, 1 << 20, vocab_size)
-    return Trained(metadata.version("bpeasy"), _longer_than_a_byte(ids), None)
+    return Trained(version_of("bpeasy"), _longer_than_a_byte(ids), None)
 
 
 def _longer_than_a_byte(ids: dict[bytes, int]) -> list[bytes]:
     return [bytes(token) for token, _id in sorted(ids.items(), key=lambda item: item[1]) if len(token) > 1]
 
 
-def _minibperust(path: Path, vocab_size: int, threads: int) -> Trained:
-    del threads  # it has but one
+def _minibperust(path: Path, vocab_size: int, _threads: int) -> Trained:
     rust = require("MiniBpeRust").rustminibpe
     learned: list[tuple[tuple[int, int], int]] = rust.train_on_files([str(path)], EXPRESSION, vocab_size)
     symbols = [bytes([byte]) for byte in range(256)]
@@ -172,7 +158,7 @@ def _minibperust(path: Path, vocab_size: int, threads: int) -> Trained:
     for (left, right), _count in learned:
         merges.append((symbols[left], symbols[right]))
         symbols.append(symbols[left] + symbols[right])
-    return Trained(metadata.version("minibperust"), symbols[256:], merges)
+    return Trained(version_of("minibperust"), symbols[256:], merges)
 
 
 TRAINERS: dict[str, Callable[[Path, int, int], Trained]] = {

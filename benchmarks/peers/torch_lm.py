@@ -66,7 +66,7 @@ class TorchLM(nn.Module):
 
     @torch.no_grad()
     def start_as(self, model: Any) -> None:
-        """Takes the weights of our `TransformerLM`: what is computed is then the same, whatever the order of rows."""
+        """Take the weights of our `TransformerLM`: what is computed is then the same, whatever the order of rows."""
         self.embeddings.weight.copy_(model.token_embeddings.weight)
         self.ln_final.weight.copy_(model.ln_final.weight)
         self.head.weight.copy_(model.lm_head.weight)

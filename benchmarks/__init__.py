@@ -1,0 +1,1 @@
+"""Measurements of bytemill beside other tools; `python -m benchmarks` lists the cases."""
