@@ -99,8 +99,7 @@ def files_of_mistral() -> list[Path]:
     "path", [pytest.param(path, marks=pytest.mark.slow, id=path.name) for path in files_of_mistral()]
 )
 def test_files_in_mistrals_package_agree_with_their_library(path: Path):
-    is_tekken = path.name.startswith("tekken")
-    assert bm.Tokenizer.load(path).engine == ("core" if is_tekken else "sentencepiece")
+    assert bm.Tokenizer.load(path).engine == "core"
     verification = verify_tokenizer(path, n_random=100, blocks=range(0, 0x110000 // 128, 40))
     assert verification.n_texts > 300
     assert verification.differences == []
