@@ -157,6 +157,7 @@ class Encoder:
         unknown: tuple[int, bool] | None,
         special_rules: Mapping[str, int] | None = None,
         normalizer: Sequence[tuple[str, ...]] = ...,
+        ranks: Sequence[int] | None = None,
     ) -> Encoder:
         """Create an encoder whose smallest tokens are characters, as in SentencePiece.
 
@@ -164,7 +165,7 @@ class Encoder:
             vocab: Every token by id, as UTF-8. Without `unknown`, also a token for each byte that is no character of
                 the vocabulary.
             aliases: Further tokens, which no text encodes to. They may have the bytes of other tokens.
-            merges: Pairs of tokens in rank order; may name every way to split a token.
+            merges: Pairs of tokens in rank order; may name every way to split a token, in any order.
             special_tokens: Special tokens and their ids.
             pattern: Name, expression, or None. Without one, texts are split before spaces if no merge crosses these
                 places, which changes no ids.
@@ -172,9 +173,10 @@ class Encoder:
             unknown: Id that stands for an unknown character, and whether it stands for several in a row.
             special_rules: As in `from_merges`.
             normalizer: As in `from_merges`.
+            ranks: Rank of each merge, if some are equal: of these the leftmost in a text comes first.
 
         Raises:
-            TokenizerError: The arguments contradict each other.
+            TokenizerError: The arguments contradict each other, or the order of the merges cannot replace equal ranks.
         """
 
     @staticmethod

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import bytemill
+from bytemill.cli.failures import report
 from bytemill.data import target
+from bytemill.errors import CorpusError
 
 Run = Callable[..., Any]
 
@@ -232,3 +234,11 @@ def test_names_with_control_codes_cannot_move_the_cursor(work: Path, run: Run):
     assert outcome.status == 1
     assert "\x1b" not in outcome.err
     assert "\\x1b[2J" in outcome.err
+
+
+def test_notes_of_an_error_are_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    error = CorpusError("a.txt is damaged", hint="download it again")
+    error.add_note("2 other units failed: b.txt, c.txt")
+    assert report(error) == 1
+    expected = "error: a.txt is damaged; 2 other units failed: b.txt, c.txt\nhint: download it again\n"
+    assert capfd.readouterr().err == expected

@@ -15,27 +15,27 @@ import bytemill as bm
 from bytemill.tokenizer.verification import verify_tokenizer
 
 ENGINES = {
-    "chinese-bbpe.model": "sentencepiece",
+    "chinese-bbpe.model": "core",
     "clip.tokenizer.json": "tokenizers",
     "gpt-neox.tokenizer.json": "core",
     "gte-wordpiece.tokenizer.json": "tokenizers",
-    "llama2.model": "sentencepiece",
-    "openllama-chinese.tokenizer.json": "tokenizers",
+    "llama2.model": "core",
+    "openllama-chinese.tokenizer.json": "core",
     "parity-60-languages.tokenizer.json": "tokenizers",
     "phi2-truncation.tokenizer.json": "core",
     "t5-unigram.tokenizer.json": "tokenizers",
     "tigrinya-unigram.model": "sentencepiece",
     "torchtitan-test.tokenizer.json": "tokenizers",
     "xlnet-unigram.model": "sentencepiece",
-    "yi.tokenizer.json": "tokenizers",
+    "yi.tokenizer.json": "core",
 }
 """What runs each file."""
 LLAMA_CPP = {
     "bert-bge": "tokenizers",
     "deepseek-coder": "tokenizers",
     "falcon": "tokenizers",
-    "llama-spm": "sentencepiece",
-    "phi-3": "sentencepiece",
+    "llama-spm": "core",
+    "phi-3": "core",
 }
 """The same for GGUF files with llama.cpp's own texts and ids."""
 
@@ -99,8 +99,7 @@ def files_of_mistral() -> list[Path]:
     "path", [pytest.param(path, marks=pytest.mark.slow, id=path.name) for path in files_of_mistral()]
 )
 def test_files_in_mistrals_package_agree_with_their_library(path: Path):
-    is_tekken = path.name.startswith("tekken")
-    assert bm.Tokenizer.load(path).engine == ("core" if is_tekken else "sentencepiece")
+    assert bm.Tokenizer.load(path).engine == "core"
     verification = verify_tokenizer(path, n_random=100, blocks=range(0, 0x110000 // 128, 40))
     assert verification.n_texts > 300
     assert verification.differences == []

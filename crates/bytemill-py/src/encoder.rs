@@ -173,7 +173,7 @@ impl PyEncoder {
 
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
-    #[pyo3(signature = (vocab, aliases, merges, special_tokens, pattern, ignore_merges, unknown, special_rules=None, normalizer=vec![]))]
+    #[pyo3(signature = (vocab, aliases, merges, special_tokens, pattern, ignore_merges, unknown, special_rules=None, normalizer=vec![], ranks=None))]
     fn from_characters(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -185,6 +185,7 @@ impl PyEncoder {
         unknown: Option<(u32, bool)>,
         special_rules: Option<&Bound<'_, PyMapping>>,
         normalizer: Vec<StepArguments>,
+        ranks: Option<Vec<u32>>,
     ) -> PyResult<Self> {
         let (tokens, aliases) = (token_list(vocab)?, token_list(aliases)?);
         let (special, rules, normalizer) =
@@ -193,7 +194,9 @@ impl PyEncoder {
         py.detach(|| {
             let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
             let aliases = aliases.iter().map(|(id, token)| (id, token.to_owned())).collect();
-            let vocab = Vocab::from_characters(&tokens, aliases, &merges, special, fallback).map_err(to_python)?;
+            let ranks = ranks.as_deref();
+            let vocab =
+                Vocab::from_characters(&tokens, aliases, &merges, ranks, special, fallback).map_err(to_python)?;
             Self::build_characters(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer)
         })
     }

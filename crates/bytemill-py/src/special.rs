@@ -67,7 +67,7 @@ pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(Stri
 /// A step of a normalizer as a tuple of strings: its name and its arguments.
 pub type StepArguments = Vec<String>;
 
-/// The argument of the step of SentencePiece's compiled rules: their bytes in hexadecimal.
+/// The first argument of the step of SentencePiece's compiled rules: their bytes in hexadecimal. What they leave alone follows.
 fn rules_of(hexadecimal: &str) -> PyResult<CharsMap> {
     let digits: Option<Vec<u8>> =
         hexadecimal.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
@@ -94,7 +94,10 @@ pub fn normalizer(steps: &[StepArguments]) -> PyResult<Normalizer> {
             ["StripAccents"] => Step::StripAccents,
             ["TrimSpaces", side @ ("left" | "right")] => Step::TrimSpaces { left: *side == "left" },
             ["JoinSpaces"] => Step::JoinSpaces,
-            ["CharsMap", rules] => Step::CharsMap(Arc::new(rules_of(rules)?)),
+            ["CharsMap", rules, kept @ ..] => {
+                let kept = kept.iter().map(|text| (*text).to_owned()).collect();
+                Step::CharsMap(Arc::new(rules_of(rules)?.keeping(kept)))
+            }
             ["Replace", from, to] if !from.is_empty() => {
                 Step::Replace { from: (*from).to_owned(), to: (*to).to_owned() }
             }
@@ -128,7 +131,10 @@ pub fn steps_of(normalizer: &Normalizer) -> Vec<StepArguments> {
             Step::StripAccents => &["StripAccents"],
             Step::TrimSpaces { left } => &["TrimSpaces", if *left { "left" } else { "right" }],
             Step::JoinSpaces => &["JoinSpaces"],
-            Step::CharsMap(rules) => return vec!["CharsMap".to_owned(), hexadecimal(&rules.to_bytes())],
+            Step::CharsMap(rules) => {
+                let name = ["CharsMap".to_owned(), hexadecimal(&rules.to_bytes())];
+                return name.into_iter().chain(rules.kept().iter().cloned()).collect();
+            }
             Step::Replace { from, to } => &["Replace", from, to],
             Step::Prepend(text) => &["Prepend", text],
             Step::Strip { left: true, right: false } => &["Strip", "left"],

@@ -93,7 +93,8 @@ def report(error: BaseException, options: Set[str] = frozenset()) -> int:
             output.error(_usage_message(error), _usage_hint(error))
             return WRONG_USAGE
         case BytemillError():
-            output.error(str(error), _for_command(error.hint, options))
+            notes = getattr(error, "__notes__", [])
+            output.error("; ".join([str(error), *notes]), _for_command(error.hint, options))
         case BrokenPipeError():
             # The reader has seen enough (`| head`), which is no failure.
             output.give_up_stdout()

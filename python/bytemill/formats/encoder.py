@@ -98,6 +98,7 @@ def _character_encoder(spec: TokenizerSpec, characters: CharacterModel) -> Encod
         unknown if characters.byte_ids is None else None,
         rules,
         spec.normalizer,
+        spec.merge_ranks,
     )
 
 

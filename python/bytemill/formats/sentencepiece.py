@@ -3,15 +3,15 @@
 A `.model` is a protocol buffer with pieces, their scores and types, and the settings of the trainer and of the
 normalizer. Field numbers: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 
-SentencePiece merges the two neighbors whose concatenation has the highest score. So every way to split a piece into two
-pieces is a merge, and the merges are in the order of the scores of their results.
+SentencePiece merges the two neighbors whose concatenation has the highest score, the leftmost ones of equal score. So
+every way to split a piece into two pieces is a merge, and the merges are in the order of the scores of their results.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import shown
@@ -127,10 +127,10 @@ def _refuse_unsupported(model: _Model, location: str) -> None:
             f"{location}: a SentencePiece model of type {name}; only BPE is supported",
             hint="use the sentencepiece package for it",
         )
-    has_symbols = any(piece.kind == _USER_DEFINED for piece in model.pieces)
-    if model.normalizer.get(2, b"") and has_symbols:
+    symbols = [piece.text for piece in model.pieces if piece.kind == _USER_DEFINED]
+    if model.normalizer.get(2, b"") and any(" " in symbol or _META in symbol for symbol in symbols):
         raise TokenizerFileError(
-            f"{location}: a normalizer with rules and user-defined symbols together are not supported",
+            f"{location}: a normalizer with rules and user-defined symbols with spaces together are not supported",
             hint="use the sentencepiece package for it, or train with normalization_rule_name='identity'",
         )
     if model.trainer.get(24, 0):
@@ -192,11 +192,13 @@ def _spec(model: _Model, location: str) -> TokenizerSpec:
         # A normalizer that only writes spaces does not change user-defined symbols.
         verbatim_symbols=bool(flags) and len(normalizer) > 1,
     )
+    merges, ranks = _merges(model, ordinary)
     return TokenizerSpec(
         pattern=None,
         special_tokens=special_tokens,
         vocab=vocab,
-        merges=_merges(model, ordinary, location),
+        merges=merges,
+        merge_ranks=ranks,
         normalizer=normalizer,
         characters=characters,
         flags=flags,
@@ -249,7 +251,10 @@ def _normalizer(model: _Model) -> NormalizerSteps:
     steps: list[tuple[str, ...]] = []
     charsmap = model.normalizer.get(2, b"")
     if charsmap and isinstance(charsmap, bytes):
-        steps.append(("CharsMap", charsmap.hex()))
+        # The rules leave user-defined symbols alone; the core sorts them like this.
+        symbols = [piece.text for piece in model.pieces if piece.kind == _USER_DEFINED]
+        symbols.sort(key=lambda symbol: -len(symbol.encode()))
+        steps.append(("CharsMap", charsmap.hex(), *symbols))
     is_trimmed = model.normalizer.get(4, 1)  # remove_extra_whitespaces
     if is_trimmed:
         steps += [("TrimSpaces", "left"), ("JoinSpaces",)]
@@ -262,8 +267,8 @@ def _normalizer(model: _Model) -> NormalizerSteps:
     return tuple(steps)
 
 
-def _merges(model: _Model, ordinary: Mapping[str, int], location: str) -> list[tuple[bytes, bytes]]:
-    """Return every split of every piece into two, best results first.
+def _merges(model: _Model, ordinary: Mapping[str, int]) -> tuple[list[tuple[bytes, bytes]], list[int] | None]:
+    """Return every split of every piece into two, best results first, and their ranks if pieces have equal scores.
 
     A single character may be a part of a piece without being one itself, as in a model from which pieces were removed.
     """
@@ -273,21 +278,23 @@ def _merges(model: _Model, ordinary: Mapping[str, int], location: str) -> list[t
     texts += {character for text in longer for character in text}.difference(texts)
     encoded = dict(zip(texts, as_bytes(texts, has_meta=True), strict=True))
     merges: list[tuple[bytes, bytes]] = []
-    last: Any = None
+    ranks: list[int] = []
+    rank, last, is_shared = -1, None, False
     for text in longer:
         known = [
             (encoded[left], encoded[right])
             for at in range(1, len(text))
             if (left := text[:at]) in encoded and (right := text[at:]) in encoded
         ]
+        if not known:
+            continue
         score = model.pieces[ordinary[text]].score
-        if known and score == last:
-            raise TokenizerFileError(
-                f"{location}: {shown(text)} and another piece have the same score, {score}"
-            )
-        last = score if known else last
+        is_shared |= score == last
+        rank += score != last
+        last = score
         merges += known
-    return merges
+        ranks += [rank] * len(known)
+    return merges, ranks if is_shared else None
 
 
 _MAX_VARINT_BYTES = 10

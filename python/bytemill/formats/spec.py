@@ -26,8 +26,8 @@ Ties: TypeAlias = Literal["bytes", "huggingface"]
 NormalizerSteps: TypeAlias = tuple[tuple[str, ...], ...]
 """Steps of a normalizer in order, each a name and its arguments: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`,
 `StripAccents`, `Replace` (from, to), `Prepend` (text), `Strip` (`left`, `right` or `both`), `TrimSpaces` (`left` or
-`right`), `JoinSpaces`, `CharsMap` (SentencePiece's compiled rules in hexadecimal) and, as the last one, `Metaspace`
-(`always` or `first`)."""
+`right`), `JoinSpaces`, `CharsMap` (SentencePiece's compiled rules in hexadecimal, and texts that they leave alone) and,
+as the last one, `Metaspace` (`always` or `first`)."""
 SpecialTokens: TypeAlias = Mapping[str, int] | Iterable[str]
 """User-supplied special tokens: with explicit ids, or for the next free ids."""
 
@@ -97,9 +97,9 @@ class CharacterModel:
     """One `unk_id` for several unknown characters in a row."""
     writes_spaces_as_meta: bool = True
     """Files write spaces in tokens as `▁`. False for a vocabulary without that convention."""
-    decode_strip: Literal["none", "one", "token", "each"] = "none"
+    decode_strip: Literal["none", "one", "token", "each", "every"] = "none"
     """Spaces that decoding removes from the start of a text: none, one, those of the first token, or one from each
-    token until there is text."""
+    token until there is text; or one from every token, as Hugging Face's library does if `Strip` precedes `Fuse`."""
     verbatim_symbols: bool = False
     """Search late special tokens as they are, without normalizing them (SentencePiece's user-defined symbols)."""
 
@@ -129,6 +129,9 @@ class TokenizerSpec:
     vocab: dict[int, bytes] = field(default_factory=dict[int, bytes])
     """Ordinary tokens by id. Empty if `ranks` is set."""
     merges: list[tuple[bytes, bytes]] | None = None
+    merge_ranks: list[int] | None = None
+    """Rank of each merge, if several have one: of these the leftmost in a text comes first. Only with `characters`; the
+    core refuses ranks that the order of `merges` cannot replace."""
     ranks: dict[bytes, int] | None = None
     ignore_merges: bool = False
     """Encode a pre-token that is itself a token as that token, even if merges would not produce it."""

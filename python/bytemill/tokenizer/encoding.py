@@ -100,7 +100,7 @@ _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 class LeadingSpaces:
     """Removal of the spaces that a SentencePiece-style tokenizer puts before a text (`CharacterModel.decode_strip`)."""
 
-    def __init__(self, mode: Literal["none", "one", "token", "each"]) -> None:
+    def __init__(self, mode: Literal["none", "one", "token", "each", "every"]) -> None:
         self._mode = mode
         self.is_active = mode != "none"
         """Whether the next token may lose spaces."""
@@ -110,17 +110,20 @@ class LeadingSpaces:
         if not self.is_active:
             return token
         rest = token.lstrip(b" ") if self._mode == "token" else token.removeprefix(b" ")
-        self.is_active = self._mode == "each" and not rest
+        self.is_active = self._mode == "every" or (self._mode == "each" and not rest)
         return rest
 
 
 def without_leading_spaces(
     text: str,
     ids: TokenIds,
-    mode: Literal["none", "one", "token", "each"],
+    mode: Literal["none", "one", "token", "each", "every"],
     decode_bytes: Callable[[list[int]], bytes],
+    errors: str = "replace",
 ) -> str:
-    """Return the text of `ids` without the spaces that SentencePiece puts before it."""
+    """Return the text of `ids` without the spaces that decoding removes; `text` has them."""
+    if mode == "every":
+        return b"".join(decode_bytes([i]).removeprefix(b" ") for i in ids).decode(errors=errors)
     if not text.startswith(" "):
         return text
     spaces = LeadingSpaces(mode)
@@ -148,10 +151,10 @@ class StreamDecoder:
     def __init__(
         self,
         token_bytes: Callable[[int], bytes],
-        strip: Literal["none", "one", "token", "each"] = "none",
+        strip: Literal["none", "one", "token", "each", "every"] = "none",
     ) -> None:
         self._token_bytes = token_bytes
-        self._strip: Literal["none", "one", "token", "each"] = strip
+        self._strip: Literal["none", "one", "token", "each", "every"] = strip
         self._spaces = LeadingSpaces(strip)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

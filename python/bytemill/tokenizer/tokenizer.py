@@ -436,7 +436,7 @@ class Tokenizer:
         text = self.core.decode(ids, errors)
         if self.characters is None:
             return text
-        return without_leading_spaces(text, ids, self.characters.decode_strip, self.core.decode_bytes)
+        return without_leading_spaces(text, ids, self.characters.decode_strip, self.core.decode_bytes, errors)
 
     def decode_bytes(self, ids: TokenIds) -> bytes:
         """Return the bytes of `ids`, without loss. Raises as `decode` does.
@@ -587,7 +587,7 @@ class Tokenizer:
         return "core" if isinstance(self.core, Encoder) else self.core.model.library
 
     @property
-    def decode_strip(self) -> Literal["none", "one", "token", "each"]:
+    def decode_strip(self) -> Literal["none", "one", "token", "each", "every"]:
         """Spaces that decoding removes from the start of a text (see `CharacterModel.decode_strip`)."""
         if not isinstance(self.core, Encoder):
             return self.core.decode_strip

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -162,9 +163,24 @@ def compatibility_forms(document: dict[str, Any]) -> None:
     }
 
 
+def every_split_in_any_order(document: dict[str, Any]) -> None:
+    llama(document)
+    vocab = document["model"]["vocab"]
+    splits = ((text[:at], text[at:]) for text in vocab if text not in NAMES for at in range(1, len(text)))
+    merges = [list(pair) for pair in splits if vocab.keys() >= {*pair}]
+    document["model"]["merges"] = Random(0).sample(merges, len(merges))
+
+
+def strip_before_fuse(document: dict[str, Any]) -> None:
+    """As in Yi's file: decoding removes a space from every token, and an added token is there twice."""
+    document |= {"normalizer": TO_META, "pre_tokenizer": None}
+    document["decoder"]["decoders"].insert(1, document["decoder"]["decoders"].pop())
+    document["added_tokens"].append(document["added_tokens"][-1])
+
+
 SHAPES = (
     *(llama, llama_with_normalized_tokens, mistral, gemma, every_space_splits, never_a_prefix),
-    *(one_unknown_each, lower_case, compatibility_forms),
+    *(one_unknown_each, lower_case, compatibility_forms, every_split_in_any_order, strip_before_fuse),
 )
 
 
@@ -210,6 +226,39 @@ def test_a_file_gives_the_ids_texts_and_offsets_of_hugging_face(
         assert ours.decode(expected.ids) == decoded
 
     check()
+
+
+@given(
+    st.lists(st.text("aab▁語", min_size=2, max_size=5), unique=True, max_size=14),
+    st.data(),
+)
+def test_merges_in_any_order_give_the_ids_of_hugging_face(longer: list[str], data: st.DataObject) -> None:
+    tokens = [*"ab▁語", *longer]
+    splits = [(text[:at], text[at:]) for text in longer for at in range(1, len(text))]
+    merges = data.draw(st.permutations([pair for pair in splits if {*tokens} >= {*pair}]))
+    merges = merges[: data.draw(st.integers(0, len(merges)))]
+    document = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": TO_META,
+        "pre_tokenizer": None,
+        "decoder": FALLBACK_DECODER,
+        "model": {
+            "type": "BPE",
+            "unk_token": None,
+            "byte_fallback": True,
+            "vocab": {text: index for index, text in enumerate([*NAMES, *tokens])},
+            "merges": [list(pair) for pair in merges],
+        },
+    }
+    text = json.dumps(document)
+    theirs = tokenizers.Tokenizer.from_str(text)
+    ours = Tokenizer.from_spec(tokenizer_json.from_text(text))
+    written = tokenizers.Tokenizer.from_str(tokenizer_json.write(ours.to_spec()))
+    for each in data.draw(st.lists(st.text("aab 語x", max_size=24), min_size=1, max_size=8)):
+        expected = theirs.encode(each).ids
+        assert ours.encode(each) == written.encode(each).ids == expected
+        assert ours.encode(each * 9) == theirs.encode(each * 9).ids
 
 
 def test_a_folder_with_such_a_file_opens(trained: dict[str, Any]) -> None:

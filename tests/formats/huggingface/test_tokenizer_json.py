@@ -345,7 +345,10 @@ def nested(depth: int) -> Any:
         ({"added_tokens": [{"id": 1}]}, r"added_tokens\[0\].content is null"),
         ({"added_tokens": [added("<|endoftext|>", 261) | {"id": "261"}]}, r"added_tokens\[0\].id is '261'"),
         ({"added_tokens": [added("<|endoftext|>", 5)]}, "is 5 for '<|endoftext|>', but .* gives it 261"),
-        ({"added_tokens": [added("<|endoftext|>", 261)] * 2}, r"added_tokens\[1\]: .* appears twice"),
+        (
+            {"added_tokens": [added("<|endoftext|>", 261), added("<|endoftext|>", 261, lstrip=True)]},
+            r"added_tokens\[1\]: .* appears twice",
+        ),
         (
             {"added_tokens": [added("<x>", 262, lstrip=1)]},
             r"added_tokens\[0\].lstrip is 1, not true or false",

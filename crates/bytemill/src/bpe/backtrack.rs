@@ -7,7 +7,7 @@
 //! here: go back and shorten the last one.
 
 use super::heap::check_length;
-use super::live_merges::{can_be_adjacent, reachable_symbols};
+use super::live_merges::{MergeTimes, can_be_adjacent, reachable_symbols};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 use crate::vocab::Vocab;
@@ -44,6 +44,8 @@ struct Symbol {
 pub struct Backtracker {
     trie: Trie,
     symbols: Vec<Symbol>,
+    /// Set if merges come before those of their parts; then all symbols are reachable.
+    times: Option<MergeTimes>,
     pub(super) budget: Budget,
 }
 
@@ -55,7 +57,11 @@ impl Backtracker {
             return None;
         }
         // What its own bytes do not merge to, no text does.
-        let reachable = reachable_symbols(vocab.merges(), vocab.pairs());
+        let times = MergeTimes::new(vocab);
+        let reachable = match times {
+            None => reachable_symbols(vocab.merges(), vocab.pairs()),
+            Some(_) => vec![true; vocab.symbol_ids().len()],
+        };
         let bytes = (0..256).map(|byte| Symbol { left: byte, right: byte, shorter: NONE, n_bytes: 1 });
         let merged = vocab.merges().iter().zip(256..).map(|(&(left, right), symbol)| {
             let n_bytes = vocab.symbol(symbol).len() as u32;
@@ -65,7 +71,7 @@ impl Backtracker {
         let strings = (0..symbols.len() as u32).filter(|&symbol| reachable[symbol as usize]);
         let strings = strings.map(|symbol| (vocab.symbol(symbol), symbol)).collect();
         let trie = Trie::new(strings, |symbol, shorter| symbols[symbol as usize].shorter = shorter);
-        Some(Self { trie, symbols, budget: BUDGET })
+        Some(Self { trie, symbols, times, budget: BUDGET })
     }
 
     /// Appends `make(symbol)` for each symbol of a pre-token to `out`, with a fixed amount of memory beside it unless it has to
@@ -110,6 +116,10 @@ impl Backtracker {
         let mut dead_ends = DeadEnds::new(pretoken.len(), self.budget.n_blocks);
         let mut adjacency = AdjacencyCache::new(pretoken.len(), self.budget.n_adjacent);
         let parts = |symbol: u32| (self.symbols[symbol as usize].left, self.symbols[symbol as usize].right);
+        let is_compatible = |left, right| match &self.times {
+            None => can_be_adjacent(parts, pairs, left, right, NONE),
+            Some(times) => times.can_be_adjacent(pairs, left, right),
+        };
         let mut n_tries = 0;
         let mut last = NONE;
         let mut start = 0;
@@ -123,9 +133,7 @@ impl Backtracker {
             let Symbol { n_bytes, shorter, .. } = self.symbols[candidate as usize];
             let end = start + n_bytes as usize;
             if !dead_ends.contains(end)
-                && (last == NONE
-                    || adjacency
-                        .get_or_compute(last, candidate, || can_be_adjacent(parts, pairs, last, candidate, NONE)))
+                && (last == NONE || adjacency.get_or_compute(last, candidate, || is_compatible(last, candidate)))
             {
                 symbols.push(candidate);
                 if symbols.len() >= max_symbols {

@@ -6,7 +6,7 @@
 
 use super::heap::steps;
 use crate::vocab::Vocab;
-use crate::vocab::pair_table::PairTable;
+use crate::vocab::pair_table::{NONE, PairTable};
 
 /// A merge: left symbol, right symbol, resulting symbol.
 pub type Merge = (u32, u32, u32);
@@ -17,7 +17,11 @@ pub fn live_merges(vocab: &Vocab) -> Vec<Merge> {
         let symbols = 256..vocab.symbol_ids().len() as u32;
         return symbols.filter_map(|symbol| last_merge(vocab.pairs(), vocab.symbol(symbol))).collect();
     }
-    let reachable = reachable_symbols(vocab.merges(), vocab.pairs());
+    // With merges before those of their parts, all of them are needed.
+    let reachable = match MergeTimes::new(vocab) {
+        None => reachable_symbols(vocab.merges(), vocab.pairs()),
+        Some(_) => vec![true; vocab.symbol_ids().len()],
+    };
     let merges = vocab.merges().iter().zip(256..).map(|(&(left, right), symbol)| (left, right, symbol));
     merges.filter(|(_, _, symbol)| reachable[*symbol as usize]).collect()
 }
@@ -97,6 +101,77 @@ pub fn can_be_adjacent(
             right = parts(right).0;
         } else {
             return true;
+        }
+    }
+}
+
+/// The merges of a vocabulary that has some before the merges of their parts, all of them needed: when each happens.
+///
+/// A merge whose priority comes before that of its parts happens as soon as they are there. So the priorities of the merges that
+/// make a token do not rise, but their maximum so far does. It divides them into *blocks*: a merge with a new maximum, and what follows
+/// up to the next one. Of two stretches side by side, always the lower next merge is done, the left one of equal ones. So blocks are
+/// done whole, those of lower maxima first, and of equal ones the left stretch's.
+pub struct MergeTimes {
+    /// The parts of each symbol; unused for bytes.
+    parts: Vec<(u32, u32)>,
+    priorities: Vec<u32>,
+    /// The highest priority of the merges that make each symbol; 0 for bytes.
+    latest: Vec<u32>,
+}
+
+impl MergeTimes {
+    /// `None` if all merges come after those of their parts, or if there are none.
+    pub fn new(vocab: &Vocab) -> Option<Self> {
+        let merges = vocab.merges();
+        if merges.iter().zip(256..).all(|(&(left, right), symbol)| left.max(right) < symbol) {
+            return None;
+        }
+        let parts = (0..256).map(|byte| (byte, byte)).chain(merges.iter().copied()).collect();
+        let n_symbols = vocab.symbol_ids().len() as u32;
+        Some(Self::of_parts(parts, (0..n_symbols).collect(), |symbol| vocab.symbol(symbol).len()))
+    }
+
+    /// Times from the parts and the priority of each symbol. `n_bytes` is the length of a symbol, above that of its parts.
+    pub fn of_parts(parts: Vec<(u32, u32)>, priorities: Vec<u32>, n_bytes: impl Fn(u32) -> usize) -> Self {
+        let mut order: Vec<u32> = (256..parts.len() as u32).collect();
+        order.sort_by_key(|&symbol| n_bytes(symbol));
+        let mut latest = vec![0; parts.len()];
+        for symbol in order.into_iter().map(|symbol| symbol as usize) {
+            let (left, right) = parts[symbol];
+            latest[symbol] = priorities[symbol].max(latest[left as usize]).max(latest[right as usize]);
+        }
+        Self { parts, priorities, latest }
+    }
+
+    /// Whether two symbols stay as they are when their bytes stand side by side.
+    ///
+    /// The walk of [`can_be_adjacent`]. A pair across the boundary is merged unless it is above all merges that happen while both
+    /// of its symbols are there, up to the one that takes the first of them. The maximum of these is that of the block if the block
+    /// begins in that time. Else all of them are of one stretch, and there is only the last one.
+    #[inline]
+    pub fn can_be_adjacent(&self, pairs: &PairTable, mut left: u32, mut right: u32) -> bool {
+        let latest = |symbol: u32| self.latest[symbol as usize];
+        let priority = |symbol: u32| self.priorities[symbol as usize];
+        let parts = |symbol: u32| self.parts[symbol as usize];
+        let mut limit = u32::MAX;
+        loop {
+            let merged = pairs.get(left, right);
+            if merged != NONE && priority(merged) < limit {
+                return false;
+            }
+            if latest(left) > latest(right) {
+                let inner = parts(left).1;
+                limit = if latest(left) > latest(inner) { latest(left) } else { priority(left) };
+                left = inner;
+            } else if right >= 256 {
+                // The block of its right part begins after that of the left part if they are equal.
+                let (inner, outer) = parts(right);
+                let begins = latest(right) > latest(inner) || latest(right) == latest(outer);
+                limit = if begins { latest(right) } else { priority(right) } + 1;
+                right = inner;
+            } else {
+                return true;
+            }
         }
     }
 }

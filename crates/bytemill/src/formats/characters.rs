@@ -4,7 +4,7 @@
 //! UTF-8 is self-synchronizing, so no such merge crosses the bounds of a character, and once they are done the symbols are characters.
 //! Bytes that are left over belong to characters that are no tokens. What stands for them is in [`Leftovers`].
 
-use super::needed_merges::{NeededMerges, needed_merges};
+use super::needed_merges::{NeededMerges, equal_ranks_are_in_order, needed_merges};
 use crate::error::{Result, invalid, show};
 use crate::vocab::{Fallback, Leftovers, META, MergedTokens, TokenList, Vocab};
 use std::collections::{BTreeSet, HashSet};
@@ -15,13 +15,16 @@ impl Vocab {
     /// `tokens` are UTF-8, but for single bytes with [`Fallback::Bytes`]: then every byte that is no character of the vocabulary
     /// must be there. `aliases` are further tokens that no text encodes to; they may have the bytes of other ones. The merges may
     /// name every way to split a token, as in files converted from SentencePiece, also with single characters that are no tokens.
+    /// `ranks` are those of the merges if some are equal: of these the leftmost in a text comes first.
     ///
     /// # Errors
-    /// [`crate::Error::Invalid`] as [`Vocab::from_merges`], and for a merge whose parts come after it.
+    /// [`crate::Error::Invalid`] as [`Vocab::from_merges`], but a merge may come before those of its parts; and for equal
+    /// ranks that their order cannot replace.
     pub fn from_characters(
         tokens: &TokenList,
         aliases: Vec<(u32, Vec<u8>)>,
         merges: &[(&[u8], &[u8])],
+        ranks: Option<&[u32]>,
         special: Vec<(String, u32)>,
         fallback: Fallback,
     ) -> Result<Self> {
@@ -64,7 +67,16 @@ impl Vocab {
         let composed = starts.iter().chain(&characters).map(|made| made.split_at(made.len() - 1));
         let mut ordered: Vec<(&[u8], &[u8])> = composed.collect();
         ordered.sort_by_key(|(left, _)| left.len());
+        let n_composed = ordered.len() as u32;
         ordered.extend_from_slice(merges);
+        if let Some(ranks) = ranks {
+            let ranks: Vec<u32> = (0..n_composed).chain(ranks.iter().map(|rank| n_composed + rank)).collect();
+            if ranks.len() != ordered.len() || !equal_ranks_are_in_order(&ordered, &ranks)? {
+                return invalid(
+                    "tokens have equal scores, so that their order depends on where they are in a text".to_owned(),
+                );
+            }
+        }
         let merged = match needed_in_order(all.clone(), &ordered) {
             Some(merged) => merged,
             None => needed_in_any_order(all, &ordered)?,
@@ -90,10 +102,8 @@ fn needed_in_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Option<Merge
 /// Tokens with the needed ones of some merges, and an error that names the first one that contradicts them.
 fn needed_in_any_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Result<MergedTokens> {
     let mut merged = MergedTokens::new(tokens, "id")?;
-    for index in needed_merges(merges)? {
-        let (left, right) = merges[index];
-        merged.add(&[left, right].concat(), left.len())?;
-    }
+    let needed: Vec<_> = needed_merges(merges)?.into_iter().map(|index| merges[index]).collect();
+    merged.add_in_any_order(&needed)?;
     Ok(merged)
 }
 

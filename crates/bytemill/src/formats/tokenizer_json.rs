@@ -481,7 +481,7 @@ impl CharacterJson {
                 tokens.push(*id, byte).ok()?;
             }
         }
-        let vocab = Vocab::from_characters(&tokens, aliases, &merges, special, fallback).ok()?;
+        let vocab = Vocab::from_characters(&tokens, aliases, &merges, None, special, fallback).ok()?;
         Some(vocab.with_ignore_merges(ignore_merges))
     }
 }

@@ -131,6 +131,32 @@ impl MergedTokens {
         Ok(())
     }
 
+    /// Adds merges in the order of their ranks, of which each is the one that makes its token in any text. Its parts may be made by
+    /// later ones.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for a merge of unknown parts or whose result is not a token, and for too many tokens.
+    pub(crate) fn add_in_any_order(&mut self, merges: &[(&[u8], &[u8])]) -> Result<()> {
+        for (index, (left, right)) in merges.iter().enumerate() {
+            let joined = [*left, *right].concat();
+            let Some(position) = self.result_position(&joined) else {
+                let merge = format!("merge {index} ({} {})", show(left), show(right));
+                return invalid(format!("{merge}: the vocabulary has no token {}", show(&joined)));
+            };
+            self.next = position + 1;
+            self.make(position);
+        }
+        for ((left, right), symbol) in merges.iter().zip(256..) {
+            let (Some(left), Some(right)) = (self.symbol(left), self.symbol(right)) else {
+                let merge = format!("the merge of {} and {}", show(left), show(right));
+                return invalid(format!("{merge}: one of them is neither a byte nor the result of a merge"));
+            };
+            self.pairs.insert(left, right, symbol)?;
+            self.merges.push((left, right));
+        }
+        Ok(())
+    }
+
     /// Gives the next symbol to the token at `position`.
     pub(super) fn make(&mut self, position: usize) {
         self.symbols[position] = self.symbol_ids.len() as u32;

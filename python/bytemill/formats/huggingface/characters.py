@@ -207,17 +207,18 @@ def _decode_strip(decoder: Any, location: str) -> Any:
     """Return `CharacterModel.decode_strip` of a `decoder` object."""
     if decoder is None:
         return "none"
+    before: set[Any] = set()
     for step, path in steps_of(decoder, location, "decoders", "a decoder"):
         match step:
-            case {"type": "Strip", "content": " ", "start": 1, "stop": 0}:
-                return "one"
+            case {"type": "Strip", "content": " ", "start": 1, "stop": 0} if "Replace" in before:
+                return "one" if "Fuse" in before else "every"
             case {"type": "Metaspace"}:
                 prepends = step.get(
                     "prepend_scheme", "always" if step.get("add_prefix_space", True) else "never"
                 )
                 return "none" if prepends == "never" else "token"
-            case {"type": "ByteFallback" | "Fuse" | "Replace"}:
-                pass
+            case {"type": "ByteFallback" | "Fuse" | "Replace" as kind}:
+                before.add(kind)
             case _:
                 raise TokenizerFileError(f"{path} is {shown(step.get('type'))}, which is not supported")
     return "none"
@@ -259,10 +260,10 @@ def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any
             steps = (*before, *([_TO_META, _TRIM_RIGHT] if _TRIM_RIGHT in steps else []))
         else:
             steps = (*written, _TO_META, *([_TRIM_RIGHT] if _TRIM_RIGHT in steps else []))
-    decoder = (spec.metadata and spec.metadata.decoder) or {
-        "type": "Sequence",
-        "decoders": [*_DECODER, *([_STRIP_ONE] if characters.decode_strip != "none" else [])],
-    }
+    decoders: list[dict[str, Any]] = [*_DECODER]
+    if characters.decode_strip != "none":
+        decoders.insert(1 if characters.decode_strip == "every" else len(decoders), _STRIP_ONE)
+    decoder = (spec.metadata and spec.metadata.decoder) or {"type": "Sequence", "decoders": decoders}
     return {"normalizer": to_normalizer(steps), "pre_tokenizer": pre_tokenizer, "decoder": decoder}
 
 

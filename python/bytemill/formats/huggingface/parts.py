@@ -61,6 +61,8 @@ def special_tokens_of(
         check_id(token_id, f"{path}.id")
         token_flags = flags_at(token, path)
         if text in added:
+            if (added[text], flags.get(text, TokenFlags())) == (token_id, token_flags):
+                continue
             raise TokenizerFileError(f"{path}: {shown(text)} appears twice")
         # Hugging Face's library ignores the id in the file.
         known = id_of(text)

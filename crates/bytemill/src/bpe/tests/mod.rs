@@ -4,9 +4,10 @@ use super::lockstep::{GROUP, merge_group, merge_in_rounds};
 use super::merger::Merger;
 use super::{merge, steps};
 use crate::error::{Error, Result};
+use crate::formats::needed_merges;
 use crate::sys::interrupt::{Interrupt, no_interrupt};
-use crate::vocab::Vocab;
 use crate::vocab::pair_table::{NONE, PairTable};
+use crate::vocab::{MergedTokens, TokenList, Vocab};
 use proptest::prelude::*;
 
 /// Every step looks at every pair and rebuilds the sequence.
@@ -128,6 +129,55 @@ fn vocab() -> impl Strategy<Value = Vocab> {
     })
 }
 
+/// The bytes of two parts.
+type Parts = (Vec<u8>, Vec<u8>);
+
+/// Merges over a small alphabet in any order, several of them with one result: all of them, and the vocabulary of those that are
+/// needed.
+fn vocab_in_any_order() -> impl Strategy<Value = (Vec<Parts>, Vocab)> {
+    let choices = prop::collection::vec((any::<u32>(), any::<u32>()), 0..40);
+    let merges = (1u8..4, choices).prop_map(|(n_letters, choices)| {
+        let mut known: Vec<Vec<u8>> = (97..97 + n_letters).map(|letter| vec![letter]).collect();
+        let mut merges = Vec::new();
+        for (left, right) in choices {
+            let (left, right) = (&known[left as usize % known.len()], &known[right as usize % known.len()]);
+            let (merge, made) = ((left.clone(), right.clone()), [&left[..], right].concat());
+            if made.len() < 24 && !merges.contains(&merge) {
+                merges.push(merge);
+                known.push(made);
+            }
+        }
+        merges
+    });
+    merges.prop_flat_map(|merges| Just(merges).prop_shuffle()).prop_map(|merges| {
+        let borrowed: Vec<(&[u8], &[u8])> = merges.iter().map(|(left, right)| (&left[..], &right[..])).collect();
+        let needed: Vec<_> = needed_merges(&borrowed).unwrap().into_iter().map(|index| borrowed[index]).collect();
+        let mut tokens = TokenList::default();
+        for byte in 0..=255 {
+            tokens.push(u32::from(byte), &[byte]).unwrap();
+        }
+        for ((left, right), id) in needed.iter().zip(256..) {
+            tokens.push(id, &[*left, *right].concat()).unwrap();
+        }
+        let mut merged = MergedTokens::new(tokens, "id").unwrap();
+        merged.add_in_any_order(&needed).unwrap();
+        let vocab = merged.finish(&[], vec![]).unwrap();
+        (merges, vocab)
+    })
+}
+
+/// The tokens that all `merges` make of a text, by their bytes.
+fn tokens_of(merges: &[Parts], text: &[u8]) -> Vec<Vec<u8>> {
+    let mut parts: Vec<Vec<u8>> = text.iter().map(|&byte| vec![byte]).collect();
+    loop {
+        let rank = |pair: &[Vec<u8>]| merges.iter().position(|(left, right)| [left, right] == [&pair[0], &pair[1]]);
+        let lowest = parts.windows(2).enumerate().filter_map(|(at, pair)| Some((rank(pair)?, at))).min();
+        let Some((_, at)) = lowest else { return parts };
+        let right = parts.remove(at + 1);
+        parts[at].extend(right);
+    }
+}
+
 /// Ranks of strings over a small alphabet: most stand for no list of merges.
 fn ranked_vocab() -> impl Strategy<Value = Vocab> {
     prop::collection::vec(prop::collection::vec(97u8..100, 2..6), 0..12).prop_map(|strings| {
@@ -182,6 +232,17 @@ proptest! {
         let make = |symbol| symbol;
         backtracker.merge_into(vocab.pairs(), &text, &mut scratch, &mut out, make, &no_interrupt).unwrap();
         prop_assert_eq!(&out[2..], &expected);
+    }
+
+    #[test]
+    fn merges_in_any_order_equal_the_reference((merges, vocab) in vocab_in_any_order(), pieces in pieces()) {
+        let text: Vec<u8> = text_of(&vocab, &pieces).into_iter().take(200).collect();
+        let expected = tokens_of(&merges, &text);
+        for merger in [Merger::default(), Merger::with_tables()] {
+            let symbols = merged(&merger, &vocab, &text, &no_interrupt).unwrap();
+            let tokens: Vec<Vec<u8>> = symbols.iter().map(|&symbol| vocab.symbol(symbol).to_vec()).collect();
+            prop_assert_eq!(&tokens, &expected);
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! SentencePiece's compiled normalization rules (`precompiled_charsmap`), such as those of `nmt_nfkc`.
 //!
 //! The data are the size of a trie, the trie (a double array of darts-clone: 32-bit units), and the strings that replace its keys, each
-//! ended by a zero byte. At every position the longest key is replaced; a character that begins no key stays.
+//! ended by a zero byte. At every position the longest key is replaced; a character that begins no key stays. A model's user-defined
+//! symbols stay too: at every position they come before the keys, the longest one first.
 
 use crate::error::{Error, Result};
 
@@ -13,6 +14,10 @@ const MAX_KEY_BYTES: usize = 1 << 10;
 pub struct CharsMap {
     units: Vec<u32>,
     replacements: Vec<u8>,
+    /// What stays as it is, the longest first.
+    kept: Vec<String>,
+    /// For each byte whether one of these begins with it.
+    begins_kept: Box<[bool; 256]>,
 }
 
 impl std::fmt::Debug for CharsMap {
@@ -36,7 +41,23 @@ impl CharsMap {
             return Err(invalid());
         }
         let units = units.iter().map(|&unit| u32::from_le_bytes(unit)).collect();
-        Ok(Self { units, replacements: replacements.to_vec() })
+        Ok(Self { units, replacements: replacements.to_vec(), kept: Vec::new(), begins_kept: Box::new([false; 256]) })
+    }
+
+    /// The same rules, which leave these strings as they are.
+    #[must_use]
+    pub fn keeping(mut self, mut kept: Vec<String>) -> Self {
+        kept.retain(|text| !text.is_empty());
+        kept.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        for text in &kept {
+            self.begins_kept[usize::from(text.as_bytes()[0])] = true;
+        }
+        Self { kept, ..self }
+    }
+
+    /// The strings that the rules leave as they are, the longest first.
+    pub fn kept(&self) -> &[String] {
+        &self.kept
     }
 
     /// The data that [`CharsMap::new`] reads.
@@ -48,6 +69,11 @@ impl CharsMap {
 
     /// The first part of a text that is not empty: how many bytes it has, and what replaces it.
     pub fn first<'t>(&'t self, text: &'t str) -> (usize, &'t str) {
+        if text.as_bytes().first().is_some_and(|&byte| self.begins_kept[usize::from(byte)])
+            && let Some(kept) = self.kept.iter().find(|kept| text.starts_with(&***kept))
+        {
+            return (kept.len(), &text[..kept.len()]);
+        }
         match self.longest_key(text.as_bytes()) {
             Some((n_bytes, replacement)) if text.is_char_boundary(n_bytes) => (n_bytes, replacement),
             _ => {

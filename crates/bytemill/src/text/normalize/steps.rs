@@ -91,7 +91,7 @@ impl Step {
         match self {
             Self::Replace { from, .. } => from.len(),
             Self::JoinSpaces => 2,
-            Self::CharsMap(_) => 32,
+            Self::CharsMap(rules) => rules.kept().first().map_or(32, |longest| longest.len().max(32)),
             _ => 0,
         }
     }

@@ -87,7 +87,7 @@ fn of_characters(fallback: Fallback) -> Vocab {
         }
     }
     let merges: [(&[u8], &[u8]); 2] = [("語".as_bytes(), "日".as_bytes()), (b" ", b"a")];
-    Vocab::from_characters(&tokens, aliases, &merges, vec![("<s>".to_owned(), 400)], fallback).unwrap()
+    Vocab::from_characters(&tokens, aliases, &merges, None, vec![("<s>".to_owned(), 400)], fallback).unwrap()
 }
 
 #[test]

@@ -24,6 +24,16 @@ fn the_longest_key_is_replaced() {
 }
 
 #[test]
+fn kept_texts_come_before_keys_the_longest_first() {
+    let kept = ["aé", "aéb", ""].map(str::to_owned).to_vec();
+    let rules = CharsMap::new(&one_rule()).unwrap().keeping(kept);
+    assert_eq!(rules.first("aéb"), (4, "aéb"));
+    assert_eq!(rules.first("aéa"), (3, "aé"));
+    assert_eq!(rules.first("ab"), (1, "bc"));
+    assert_eq!(rules.kept(), ["aéb", "aé"]);
+}
+
+#[test]
 fn damaged_rules_are_refused() {
     let rules = one_rule();
     for data in [&rules[..2], &rules[..40], &rules[..rules.len() - 1], &[0; 4], &[3, 0, 0, 0, 1, 2, 3]] {
