@@ -176,7 +176,7 @@ def exactness(options: argparse.Namespace) -> int:
     ends. "random" takes strings from `texts/generated.py`. Patterns gpt2, cl100k, o200k and llama3 (which has
     cl100k's ranks for want of its own); ids where the rank files are at hand. The first difference of each pattern
     is printed as the shortest string that still shows it, and the exit status is 1. With --state, a run that was
-    ended by --seconds or Ctrl-C goes on where it stopped. With --model, ids of a tokenizer.json are compared with
+    ended by --seconds or Ctrl-C resumes where it stopped. With --model, ids of a tokenizer.json are compared with
     Hugging Face's instead, and half of the random strings get one of its added tokens at a random place.
     """
     jobs = jobs_of(options)

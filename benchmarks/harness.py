@@ -74,7 +74,7 @@ def standing_texts() -> list[Path]:
 
 
 def chosen_texts(given: list[Path] | Path | None, *, first: bool = False) -> list[Path]:
-    """The texts of an option, or those that have been built; UsageError where there are none."""
+    """The texts of an option, or those that have been built; UsageError if there are none."""
     texts = [given] if isinstance(given, Path) else given or standing_texts()[: 1 if first else None]
     if not texts:
         raise UsageError("there is no text: run `python -m benchmarks corpus` first, or give --text")

@@ -82,7 +82,7 @@ def hostile(options: argparse.Namespace) -> int:
                     the factors of all turns, since what disturbs one size of a turn mostly disturbs the other
         × toktok    time by toktok's in the same run, at the largest size that both finished
         beyond MB   memory at its highest, less the text, the result, and what was there before the first text
-        ids         "same" as tiktoken's, or toktok's where tiktoken finished no size; the bytes where there is none
+        ids         "same" as tiktoken's, or toktok's where tiktoken finished no size; the bytes if neither did
 
     With --count, texts that attack the hash table of counting are counted instead; with --check as well, the time
     must grow as the text does.

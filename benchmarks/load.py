@@ -226,7 +226,7 @@ def hold_many(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _memory_cells(outcome: Outcome) -> list[str]:
-    """Number of tokenizers and their memory; the reason where there is none."""
+    """Number of tokenizers and their memory; the reason if there is none."""
     if outcome.reason:
         return ["–", "–", "–", outcome.reason]
     values = outcome.values

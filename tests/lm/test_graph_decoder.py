@@ -144,7 +144,7 @@ def test_logits_in_bfloat16_on_a_gpu_are_close(
     from bytemill.lm.kernels.triton import decoding
 
     if overlap and torch.cuda.get_device_capability() < (9, 0):
-        pytest.skip("needs programmatic dependent launch")
+        pytest.skip("platform: needs programmatic dependent launch")
     monkeypatch.setattr(decoding, "OVERLAP", overlap)
     sizes = {"d_model": 768, "num_heads": 12, "d_ff": 3072, "vocab_size": 5000, "context_length": 600}
     model = model_of({**SHAPES["gpt2"], **sizes}).cuda()

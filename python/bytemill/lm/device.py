@@ -125,7 +125,7 @@ def synchronise(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
-class Numbers:
+class DeviceNumbers:
     """Numbers that a device still computes; they are copied when they are known, and nothing waits before `read`.
 
     Args:

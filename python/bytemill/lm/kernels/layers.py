@@ -321,7 +321,8 @@ overwrite the logits."""
 # On GPUs 8,192 rows fill all processors, and 2²⁹ logits in bfloat16 are 1 GB.
 _LOGITS_CPU, _LOGITS, _ROWS = 2**22, 2**29, 8192
 _ALIGNED = 64
-"""Products in half precision on NVIDIA GPUs take up to twice as long if a size is not a multiple of this."""
+"""On NVIDIA GPUs the vocabulary is padded to a multiple of this: with 50,257 ids in bfloat16 an output layer took four
+times as long as with 50,304."""
 
 
 def linear_cross_entropy(

@@ -112,8 +112,8 @@ class TrainingConfig(Settings):
     strategy: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
     kernels: KernelName = "auto"
-    """Implementation: the fastest for the device (auto; on NVIDIA GPUs torch's with Triton's loss), torch's, all of
-    Triton's (CUDA devices), or the readable reference (scratch)."""
+    """Implementation: the fastest for the device (auto; on NVIDIA GPUs torch's with Triton's loss and generation),
+    torch's, all of Triton's (CUDA devices), or the readable reference (scratch)."""
     document_mask: bool = False
     """Tokens attend to their own document alone; documents are divided by the separator of the shards."""
     reset_positions: bool = False

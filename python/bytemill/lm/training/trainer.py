@@ -19,7 +19,7 @@ import torch
 
 from bytemill.errors import NotFiniteError, TrainingDivergedError
 from bytemill.lm.batches import key_of, spread_starts
-from bytemill.lm.device import Numbers, autocast, memory_errors, shared_cores
+from bytemill.lm.device import DeviceNumbers, autocast, memory_errors, shared_cores
 from bytemill.lm.evaluate import LossByClass, TextScore, evaluate_windows, mean_score
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
@@ -261,7 +261,7 @@ class _Step:
     """Position in the data after it."""
     n_tokens: int
     """Tokens of this process."""
-    numbers: Numbers
+    numbers: DeviceNumbers
     """Mean cross-entropy of this process, bytes of its tokens, and the gradient norm."""
     is_updated: bool
     """The weights are updated already, unless the norm is not finite; otherwise `_finish_step` updates them."""
@@ -272,7 +272,7 @@ def _take_step(run: Run, compute_losses: LossFunction) -> _Step:
     options, optimizer = run.config.optimizer, run.optimizer
     loss, n_tokens, n_bytes = accumulate_gradients(run, compute_losses)
     norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
-    numbers = Numbers([loss, n_bytes, norm], run.device)
+    numbers = DeviceNumbers([loss, n_bytes, norm], run.device)
     is_updated = optimizer.can_skip and run.scale is None and run.average is None and not options.skip_spikes
     if is_updated:
         # With several processes, a loss that is not finite in one of them makes the common gradient so.
