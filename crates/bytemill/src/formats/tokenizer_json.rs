@@ -4,7 +4,7 @@
 //! [`TokenizerJson`], the tokens and merges of a file of byte-level BPE, and [`CharacterJson`], those of a file of BPE over
 //! characters, as SentencePiece makes it.
 
-use crate::formats::needed_merges::NeededMerges;
+use crate::formats::needed_merges::{NeededMerges, needed_merges};
 use crate::text::byte_characters::append_bytes;
 use crate::vocab::{Fallback, MergedTokens, TokenIndex, TokenList, Vocab};
 use hashbrown::HashSet;
@@ -225,6 +225,25 @@ fn with_merges<'m>(
     Some(merged)
 }
 
+/// The same for merges in any order. `None` if one that is needed comes before those of its parts.
+fn with_needed_merges<'m>(
+    tokens: TokenList,
+    merges: impl ExactSizeIterator<Item = (&'m str, &'m str)>,
+) -> Option<MergedTokens> {
+    let (mut joined, mut list) = (Vec::new(), TokenList::default());
+    for (left, right) in merges {
+        let n_left = join(left, right, &mut joined)?;
+        list.push(n_left as u32, &joined).ok()?;
+    }
+    let merges: Vec<(&[u8], &[u8])> = list.iter().map(|(n_left, joined)| joined.split_at(n_left as usize)).collect();
+    let mut merged = MergedTokens::new(tokens, "id").ok()?;
+    for index in needed_merges(&merges).ok()? {
+        let (left, right) = merges[index];
+        merged.add(&[left, right].concat(), left.len()).ok()?;
+    }
+    Some(merged)
+}
+
 /// Tokens in the order of their ids, if the merges are all ways to split each of them into two, in that order. Only one split of a
 /// token ever happens (`formats::ranks`), so merging by ids is the same, also where a part comes after the token.
 fn with_all_splits<'m>(
@@ -287,7 +306,8 @@ impl Contents for TokenizerJson {
             let merged = with_merges(tokens, merges, None)?;
             return Some(Self { merged, is_ranked: false, n_merges, foreign });
         }
-        if let Some(merged) = with_merges(tokens.clone(), merges.clone(), Some(NeededMerges::default())) {
+        let needed = with_merges(tokens.clone(), merges.clone(), Some(NeededMerges::default()));
+        if let Some(merged) = needed.or_else(|| with_needed_merges(tokens.clone(), merges.clone())) {
             return Some(Self { n_merges: merged.n_merges(), merged, is_ranked: false, foreign });
         }
         Some(Self { merged: with_all_splits(tokens, merges)?, is_ranked: true, n_merges, foreign })
