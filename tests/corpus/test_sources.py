@@ -1,6 +1,5 @@
 """Resolution of input names to sources, and reading of sources."""
 
-import io
 import os
 import subprocess
 import sys
@@ -115,11 +114,6 @@ def test_close_names_are_at_most_three_and_only_files(corpus: Path) -> None:
     assert "part5" not in hint
 
 
-@pytest.mark.parametrize("name", ["sub", "sub/", Path("sub")])
-def test_a_folder_stands_for_the_files_in_it(corpus: Path, name: object) -> None:
-    assert [Path(each) for each in resolved(name)] == [Path("sub/c.txt"), Path("sub/deep/d.txt")]
-
-
 def test_a_broken_link_names_where_it_leads(corpus: Path) -> None:
     (corpus / "link.txt").symlink_to("gone.txt")
     assert str(error_of("link.txt")) == "link.txt is a link to gone.txt, which does not exist"
@@ -179,13 +173,13 @@ def test_blocks_joined_are_the_file(
 def test_reading_takes_constant_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
     with path.open("wb") as file:
-        file.truncate(64 << 20)
+        file.truncate(16 << 20)
     (source,) = resolve_inputs(path)
     tracemalloc.start()
     n_bytes = sum(map(len, read_blocks(source, 1 << 20)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert n_bytes == 64 << 20
+    assert n_bytes == 16 << 20
     assert peak < 4 << 20
 
 
@@ -203,35 +197,17 @@ def test_standard_input_is_read_to_its_end() -> None:
     ]
 
 
-def test_standard_input_stays_open_and_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    (source,) = resolve_inputs("-")
-    stream = io.TextIOWrapper(io.BytesIO("größer".encode()))
-    monkeypatch.setattr(sys, "stdin", stream)
-    assert b"".join(read_blocks(source, 3)).decode() == "größer"
-    assert not stream.closed
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(CorpusError, match="standard input is closed"):
-        list(read_blocks(source))
-
-
 def test_a_pipe_has_no_size_and_is_read_to_its_end(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (source,) = resolve_inputs(pipe)
     assert source.n_bytes is None
-    writer = threading.Thread(target=lambda: pipe.write_bytes(bytes(1_000_000)))
+    writer = threading.Thread(target=lambda: pipe.write_bytes(bytes(300_000)))
     writer.start()
     blocks = list(read_blocks(source, 30_000))
-    assert b"".join(blocks) == bytes(1_000_000)
+    assert b"".join(blocks) == bytes(300_000)
     assert all(0 < len(block) <= 30_000 for block in blocks)
     writer.join(10)
-
-
-def test_a_file_that_vanishes_before_it_is_read_is_a_corpus_error(corpus: Path) -> None:
-    (source,) = resolve_inputs("a.txt")
-    (corpus / "a.txt").unlink()
-    with pytest.raises(CorpusError, match=r"cannot read a\.txt: No such file"):
-        list(read_blocks(source))
 
 
 def test_texts_are_the_files(corpus: Path) -> None:
@@ -252,18 +228,10 @@ def test_texts_are_drawn_one_by_one() -> None:
     assert (first, drawn) == ("0", [0])
 
 
-def test_bytes_that_are_not_utf8_are_named_by_file_offset_and_value(corpus: Path) -> None:
-    (corpus / "bad.txt").write_bytes("übel ".encode() + b"\xff\xfe und mehr")
-    with pytest.raises(CorpusError) as caught:
-        list(iter_texts(["a.txt", "bad.txt"]))
-    assert str(caught.value) == "bad.txt:1: byte offset 6 (0xff) is not valid UTF-8"
-    assert caught.value.hint is not None
-    assert 'errors="replace" (--errors replace)' in caught.value.hint
-    assert list(iter_texts("bad.txt", errors="replace")) == ["übel \ufffd\ufffd und mehr"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
-@pytest.mark.parametrize("options", [{}, {"documents": "line"}, {"errors": "replace"}])
+@pytest.mark.parametrize(
+    ("encoding", "options"),
+    [("utf-16", {}), ("utf-16-be", {"documents": "line"}), ("utf-32", {"errors": "replace"})],
+)
 def test_other_encodings_are_named(corpus: Path, encoding: str, options: dict[str, Any]) -> None:
     text = "text" if encoding in ("utf-16", "utf-32") else "\ufefftext"
     (corpus / "data.txt").write_bytes(text.encode(encoding))

@@ -229,13 +229,6 @@ def test_padding_without_a_padding_token_is_an_error() -> None:
     assert ours(["ab", "a"], padding=True)["input_ids"] == [[97, 98], [97, 256]]
 
 
-@pytest.mark.parametrize("call", [(5,), (["a", 5],), (["a"], ["b", "c"]), ("a", ["b"])])
-def test_other_arguments_raise_type_errors(call: tuple[Any, ...]) -> None:
-    ours = Tokenizer({i: bytes([i]) for i in range(256)}, [])
-    with pytest.raises(TypeError):
-        ours(*call)
-
-
 CHAT = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'bad' %}{{ raise_exception('no ' + m.role) }}{% endif %}\n"
     "<|{{ m.role }}|>{{ m.content | trim if cut else m.content }}"

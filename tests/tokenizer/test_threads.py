@@ -21,8 +21,8 @@ PARAGRAPH = (
 )
 
 
-MANY = 50_000_000 // len(PARAGRAPH.encode())
-"""Paragraphs in 50 MB."""
+MANY = 8_000_000 // len(PARAGRAPH.encode())
+"""Paragraphs in 8 MB."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ LONG_WORK: dict[str, Callable[[bytemill.Tokenizer, str], Any]] = {
 
 @pytest.mark.parametrize("name", LONG_WORK)
 def test_other_threads_run_while_one_encodes(small: bytemill.Tokenizer, ticks: list[int], name: str) -> None:
-    text = PARAGRAPH * (MANY if name == "encode_to_numpy" else MANY // 4)
+    text = PARAGRAPH * MANY
     assert other_thread_runs_while(lambda: LONG_WORK[name](small, text), ticks)
 
 
@@ -124,7 +124,7 @@ def everything(ours: bytemill.Tokenizer, text: str) -> list[Any]:
 def test_eight_threads_get_the_same_ids_as_one() -> None:
     chance = random.Random(11)
     words = [*PARAGRAPH.split(" "), END, "x" * 300, "一" * 100, "é" * 70, "\n"]
-    texts = [" ".join(chance.choices(words, k=chance.randint(1, 600))) for _ in range(16)]
+    texts = [" ".join(chance.choices(words, k=chance.randint(1, 300))) for _ in range(8)]
     specs = bytemill.train_from_iterator([PARAGRAPH * 2], vocab_size=320, special_tokens=[END]).to_spec()
     expected = [everything(bytemill.Tokenizer.from_spec(specs), text) for text in texts]
     # All tables that are made on first use are made by whoever comes first.
@@ -133,7 +133,7 @@ def test_eight_threads_get_the_same_ids_as_one() -> None:
 
     def work(number: int) -> list[list[Any]]:
         start.wait()
-        return [everything(shared, texts[(number + turn) % 16]) for turn in range(4)]
+        return [everything(shared, texts[(number + turn) % 8]) for turn in range(2)]
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -141,18 +141,6 @@ def test_eight_threads_get_the_same_ids_as_one() -> None:
         with ThreadPoolExecutor(8) as pool:
             for number, results in enumerate(pool.map(work, range(8))):
                 for turn, result in enumerate(results):
-                    assert result == expected[(number + turn) % 16]
+                    assert result == expected[(number + turn) % 8]
     finally:
         sys.setswitchinterval(before)
-
-
-def test_concurrent_fingerprints_are_equal() -> None:
-    ours = bytemill.train_from_iterator([PARAGRAPH], vocab_size=300)
-    start = threading.Barrier(8)
-
-    def work(_: int) -> str:
-        start.wait()
-        return ours.fingerprint
-
-    with ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(work, range(8)))) == 1
