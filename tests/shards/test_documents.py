@@ -1,7 +1,6 @@
 """Documents, what stands around them, and on which side of a split they fall, against plain Python."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,6 @@ PIECES = [
     "हिन्दी",
     "العربية",
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_syncing() -> Iterator[None]:
-    """Syncing is for power cuts; hundreds of small files would take seconds."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "fsync", lambda _: None)
-        yield
 
 
 texts_of_documents = st.lists(

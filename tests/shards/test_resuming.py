@@ -1,7 +1,6 @@
 """Stopped at any moment and started again, an encoding gives the files that it would have given at once."""
 
 import json
-import os
 import random
 import resource
 import shutil
@@ -39,12 +38,6 @@ KINDS: dict[str, dict[str, Any]] = {
         "documents": END,
     },
 }
-
-
-@pytest.fixture(autouse=True)
-def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Syncing is for power cuts; hundreds of checkpoints would take seconds."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
