@@ -14,9 +14,9 @@ from bytemill.shards import encode_corpus
 
 
 @pytest.fixture
-def shards(tmp_path: Path, byte_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BYTEMILL_CACHE", str(tmp_path / "cache"))
-    encode_corpus(byte_tokenizer, Corpus.from_texts(["abcd" * 50]), tmp_path / "shards", shard_tokens=60)
+    encode_corpus(TOKENIZER, Corpus.from_texts(["abcd" * 50]), tmp_path / "shards", shard_tokens=60)
     return tmp_path / "shards"
 
 

@@ -181,14 +181,12 @@ def test_of_a_giant_document_the_first_mebibyte_decides(tmp_path: Path) -> None:
     assert {part: read_manifest(tmp_path / "out" / part).n_tokens for part in sides} == sides
 
 
-def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(
-    tmp_path: Path, make_tokenizer: Callable[..., Any], byte_tokenizer: Any
-) -> None:
-    with_start, text = make_tokenizer(start=START), Documents(["ab", "c"])
+def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(tmp_path: Path) -> None:
+    with_start, text = tokenizer_of_bytes(start=START), Documents(["ab", "c"])
     encode_corpus(with_start, text, tmp_path / "start", prepend=True)
     assert TokenShards(tmp_path / "start")[:].tolist() == with_start.encode(f"{START}ab{END}{START}c{END}")
-    encode_corpus(byte_tokenizer, text, tmp_path / "end", prepend=True)
-    assert TokenShards(tmp_path / "end")[:].tolist() == byte_tokenizer.encode(f"{END}ab{END}c")
+    encode_corpus(TOKENIZER, text, tmp_path / "end", prepend=True)
+    assert TokenShards(tmp_path / "end")[:].tolist() == TOKENIZER.encode(f"{END}ab{END}c")
     from bytemill import Tokenizer
 
     without = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
@@ -196,7 +194,7 @@ def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(
         encode_corpus(without, text, tmp_path / "none", prepend=True)
 
 
-def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path, byte_tokenizer: Any) -> None:
+def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path) -> None:
     """Of bytes without a copy, of what may change with one."""
     from bytemill._core import DocumentEncoder
 
@@ -209,7 +207,7 @@ def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path, byte_tokenizer: An
         memoryview(bytearray(data)),
         memoryview(b""),
     ):
-        encoder = DocumentEncoder(byte_tokenizer.core, "all", 1, [])
+        encoder = DocumentEncoder(TOKENIZER.core, "all", 1, [])
         ends = np.array([len(view)])
         (pieces, found, n_bytes, n_empty), _ = encoder.encode([(view, ends, False)])
         assert [i for piece in pieces for i in piece.tolist()] == list(bytes(view))
@@ -220,4 +218,4 @@ def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path, byte_tokenizer: An
         )
     for wrong, ends in ((b"\xff", [1]), ("é".encode(), [1, 2]), (b"ab", [1]), (b"ab", [-1, 2])):
         with pytest.raises(ValueError, match=r"utf-8|ends"):
-            DocumentEncoder(byte_tokenizer.core, "all", 1, []).encode([(wrong, np.array(ends), False)])
+            DocumentEncoder(TOKENIZER.core, "all", 1, []).encode([(wrong, np.array(ends), False)])

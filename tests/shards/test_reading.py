@@ -23,21 +23,21 @@ TEXT = "".join(chr(33 + i % 90) for i in range(100))
 
 
 @pytest.fixture
-def shards(tmp_path: Path, byte_tokenizer: Any) -> Path:
+def shards(tmp_path: Path) -> Path:
     """A folder of seven shards, 100 tokens in all."""
     folder = tmp_path / "shards"
-    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
+    encode_corpus(TOKENIZER, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
     return folder
 
 
 @given(start=st.integers(-120, 120), stop=st.integers(-120, 120) | st.none())
 def test_slices_are_those_of_one_array(
-    tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Any, start: int, stop: int | None
+    tmp_path_factory: pytest.TempPathFactory, start: int, stop: int | None
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "slices"
     encoded = folder.exists()
     if not encoded:
-        encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
+        encode_corpus(TOKENIZER, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
     tokens = TokenShards(folder)
     whole = np.frombuffer(TEXT.encode(), np.uint8).astype(np.uint16)
     piece = tokens[start:stop]
@@ -74,11 +74,9 @@ def test_tokens_are_read_across_shards_as_copies(shards: Path) -> None:
     assert tokens.manifest == read_manifest(shards)
 
 
-def test_a_pickle_has_the_path_and_not_the_ids(
-    tmp_path: Path, byte_tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickle_has_the_path_and_not_the_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT * 10_000]), "shards", shard_tokens=400_000)
+    encode_corpus(TOKENIZER, Corpus.from_texts([TEXT * 10_000]), "shards", shard_tokens=400_000)
     tokens = TokenShards("shards")
     data = pickle.dumps(tokens)
     assert len(data) < 10_000
@@ -228,15 +226,13 @@ def test_a_damaged_manifest_is_named_by_its_field(
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format": "bytemill-shards"'])
-def test_what_is_no_json_object_is_a_damaged_manifest(
-    shards: Path, corpus: Path, byte_tokenizer: Any, data: bytes
-) -> None:
+def test_what_is_no_json_object_is_a_damaged_manifest(shards: Path, corpus: Path, data: bytes) -> None:
     (shards / "manifest.json").write_bytes(data)
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
         read_manifest(shards)
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
-        encode_corpus(byte_tokenizer, corpus / "a.txt", shards, separators=False)
-    encode_corpus(byte_tokenizer, corpus / "a.txt", shards, overwrite=True, separators=False)
+        encode_corpus(TOKENIZER, corpus / "a.txt", shards, separators=False)
+    encode_corpus(TOKENIZER, corpus / "a.txt", shards, overwrite=True, separators=False)
     assert verify(shards) == []
 
 
@@ -248,12 +244,10 @@ def test_a_manifest_of_a_later_version_asks_for_an_update(shards: Path) -> None:
     assert caught.value.hint == "update bytemill"
 
 
-def test_separators_and_special_tokens_come_back_from_the_manifest(
-    tmp_path: Path, byte_tokenizer: Any
-) -> None:
+def test_separators_and_special_tokens_come_back_from_the_manifest(tmp_path: Path) -> None:
     end = "<|endoftext|>"
     written = encode_corpus(
-        byte_tokenizer,
+        TOKENIZER,
         Corpus.from_texts(["a", "b"]),
         tmp_path / "out",
         allowed_special={end},
@@ -274,9 +268,9 @@ def test_unknown_keys_are_ignored(shards: Path) -> None:
     assert read_manifest(shards) == before
 
 
-def test_source_names_that_are_not_utf8_come_back(tmp_path: Path, byte_tokenizer: Any) -> None:
+def test_source_names_that_are_not_utf8_come_back(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.txt")
     (tmp_path / name).write_text("text")
-    written = encode_corpus(byte_tokenizer, tmp_path / name, tmp_path / "out", separators=False)
+    written = encode_corpus(TOKENIZER, tmp_path / name, tmp_path / "out", separators=False)
     assert read_manifest(tmp_path / "out") == written
     assert written.sources[0].name == str(tmp_path / name)

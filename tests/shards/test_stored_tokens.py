@@ -28,14 +28,14 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def encoded(byte_tokenizer: bm.Tokenizer, tmp_path: Path, s3: S3Server, request: Any) -> tuple[str, Path]:
+def encoded(tmp_path: Path, s3: S3Server, request: Any) -> tuple[str, Path]:
     """Shards in a store, and here."""
     options = {"layout": getattr(request, "param", "npy"), "shard_tokens": 700, "documents": END}
     path = tmp_path / "text.txt"
     path.write_text("".join(f"Line {number} of 日本語{END}" for number in range(300)), "utf-8")
     url = f"{s3.bucket()}/shards"
-    bm.encode_corpus(byte_tokenizer, [path], tmp_path / "here", document_index=True, **options)
-    bm.encode_corpus(byte_tokenizer, [path], url, document_index=True, **options)
+    bm.encode_corpus(TOKENIZER, [path], tmp_path / "here", document_index=True, **options)
+    bm.encode_corpus(TOKENIZER, [path], url, document_index=True, **options)
     return url, tmp_path / "here"
 
 
