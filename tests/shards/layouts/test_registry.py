@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.shards.packed_documents import TOKENIZER
 
-from bytemill import Tokenizer
 from bytemill.corpus import Corpus
 from bytemill.data.layouts import LAYOUTS, Dtype, FileSummary, PlainLayout, register_layout
 from bytemill.errors import ShardError
