@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.errors import RunConfigError
-from bytemill.experiment.budget import allowance, padded_sizes, with_equal_parameters
+from bytemill.experiment.inputs import allowance, padded_sizes, with_equal_parameters
 from bytemill.lm import preset
 from bytemill.lm.planning import flops_per_token, n_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bytemill.experiment.budget import Allowance
+    from bytemill.experiment.inputs import Allowance
 
 SHAPE = preset("tiny", vocab_size=1024)
 

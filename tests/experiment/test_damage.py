@@ -12,7 +12,7 @@ import pytest
 
 from bytemill.errors import BytemillError, RunConfigError
 from bytemill.experiment.findings import Findings
-from bytemill.experiment.prepare import StudyInputs
+from bytemill.experiment.inputs import StudyInputs
 from bytemill.experiment.report import report
 from bytemill.experiment.study import load_study
 

@@ -8,8 +8,8 @@ import pytest
 
 from bytemill.experiment import run_study
 from bytemill.experiment.findings import Findings
+from bytemill.experiment.inputs import StudyInputs, probe_rates
 from bytemill.experiment.plan import plan_study
-from bytemill.experiment.prepare import StudyInputs, probe_rates
 from bytemill.experiment.study import load_study
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def test_a_result_is_uploaded_after_its_files(
 @pytest.mark.parametrize("name", ["/x/result.json", "../x/result.json", "cells/../../x.json", "a\\b.json"])
 def test_names_that_leave_the_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
     store = SimpleNamespace(list=lambda: {"study.json": 1, name: 1})
-    monkeypatch.setattr("bytemill.experiment.stored_study.StoreFolder", lambda _: store)
+    monkeypatch.setattr("bytemill.experiment.results.StoreFolder", lambda _: store)
     monkeypatch.setenv("BYTEMILL_CACHE", str(tmp_path))
     with pytest.raises(StorageError, match="which is no file of a study"):
         Findings("s3://bucket/study")
