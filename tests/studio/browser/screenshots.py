@@ -16,9 +16,9 @@ from urllib.parse import quote
 from playwright.sync_api import sync_playwright
 
 from bytemill.studio.library import Library
-from bytemill.studio.server import listen, running
+from bytemill.studio.server import listen
 from tests.conftest import DATA
-from tests.studio.browser.conftest import CHROMIUM, until
+from tests.studio.conftest import CHROMIUM, running, until
 
 SIZE: Any = {"width": 1280, "height": 860}
 TEXT = (
