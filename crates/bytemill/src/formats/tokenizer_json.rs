@@ -340,7 +340,7 @@ impl TokenizerJson {
 
     /// The vocabulary with these special tokens and [`Vocab::ignore_merges`].
     ///
-    /// A special token that the file lists among its tokens is not an ordinary token, unless it is a single byte or the
+    /// A special token that the file lists among its tokens is not an ordinary token, unless it is a single byte of UTF-8 or the
     /// result of a merge. Returns `None` if tokens, merges and special tokens contradict each other, if the key of a
     /// special token stands for other bytes that are a merged token, or if the vocabulary has an entry that neither
     /// stands for bytes nor is a special token.
@@ -355,7 +355,7 @@ impl TokenizerJson {
         let mut n_foreign = 0;
         for (text, _) in &special {
             if let Some(index) = self.index(text) {
-                if !self.merged.is_made(index) {
+                if !self.merged.is_made(index) || self.merged.is_in_no_text(index) {
                     special_alone.push(index);
                 } else if self.merged.tokens().token(index) != text.as_bytes() {
                     return None;
@@ -459,9 +459,15 @@ impl CharacterJson {
         match fallback {
             Fallback::Bytes => {
                 for byte in 0..=255_u8 {
-                    let position = self.position(&format!("<0x{byte:02X}>"))?;
-                    left_out[position] = true;
-                    byte_ids.push((self.entries.ids()[position], [byte]));
+                    if let Some(position) = self.position(&format!("<0x{byte:02X}>")) {
+                        left_out[position] = true;
+                        byte_ids.push((self.entries.ids()[position], [byte]));
+                        continue;
+                    }
+                    // A character that is a token needs no byte.
+                    let own = [byte];
+                    let character = if byte == b' ' && has_meta { META } else { std::str::from_utf8(&own).ok()? };
+                    self.position(character)?;
                 }
             }
             Fallback::Unknown { id, .. } => {
