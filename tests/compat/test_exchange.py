@@ -24,13 +24,9 @@ from .conftest import BYTES, PIECES, RANKS, SPECIAL, Pair, toy
 TEXT_PIECES = [*PIECES, "abc", "\r"]
 TEXTS = st.lists(st.sampled_from(TEXT_PIECES), max_size=20).map("".join)
 COVERING = [
-    "(?s:.+)",
-    r"[\s\S]",
-    r"\w+|\s+|[^\w\s]+",
-    r" ?\w+|\s+(?!\S)|\s+$|\s|\W",
-    r"a+?|b(?!\s)|(?<=a)\s+|\S|\s",
-    NAMED_PATTERNS["llama3"],
-]
+    "(?s:.+)", r"[\s\S]", r"\w+|\s+|[^\w\s]+", r" ?\w+|\s+(?!\S)|\s+$|\s|\W",
+    r"a+?|b(?!\s)|(?<=a)\s+|\S|\s", NAMED_PATTERNS["llama3"],
+]  # fmt: skip
 OURS = [
     None, "gpt2", "cl100k", "o200k", "llama3", r"\w+", r"\w+|\s+", "!", "a+?b|(?<=a)b", r"\s+(?!\S)|ab",
     r"(?i:AB)+",
@@ -182,17 +178,9 @@ def test_ranks_without_equivalent_merges_convert_both_ways() -> None:
     ours = Tokenizer.from_tiktoken(theirs)
     back = ours.to_tiktoken()
     for text in (
-        "abcd",
-        "xabcd",
-        "abcdabcd",
-        "ab cd",
-        "aaaa",
-        "aaaaa",
-        "aaaaaaaa",
-        "abcd<x>ab cd",
-        "abc" * 300,
+        "abcd", "xabcd", "abcdabcd", "ab cd", "aaaa", "aaaaa", "aaaaaaaa", "abcd<x>ab cd", "abc" * 300,
         "a" * 1001,
-    ):
+    ):  # fmt: skip
         ids = theirs.encode(text, allowed_special="all")
         assert ours.encode(text) == back.encode(text, allowed_special="all") == ids
         assert ours.decode(ids) == text
