@@ -51,15 +51,10 @@ def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
 
 ONE_OF_A_KIND = frozenset(
     [
-        "separated.txt",
-        "lines.jsonl",
-        "lines.jsonl.zst",
-        "pages.wet.gz",
-        "text.parquet",
-        "text.arrow",
+        "separated.txt", "lines.jsonl", "lines.jsonl.zst", "pages.wet.gz", "text.parquet", "text.arrow",
         "stream.arrow",
     ]
-)
+)  # fmt: skip
 
 
 @pytest.mark.usefixtures("tiny_batches")

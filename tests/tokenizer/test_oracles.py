@@ -129,19 +129,6 @@ def test_gpt2_files_take_further_special_tokens(shared_data: Path, peer_of: Any)
 
 
 @lru_cache
-def in_tiktoken(tokenizer: bytemill.Tokenizer) -> tiktoken.Encoding:
-    ranks = {token: i for i, token in tokenizer.vocab.items() if not tokenizer.is_special_token(i)}
-    pattern = tokenizer.pattern
-    assert pattern is not None
-    # One special token: which of several that start together it takes is a matter of chance there.
-    special = {END: tokenizer.special_tokens[END]}
-    return tiktoken.Encoding("made here", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
-
-
-TRAINED_PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", r"\S+|\s+"]
-
-
-@lru_cache
 def trained(pattern: str | None) -> bytemill.Tokenizer:
     text = " ".join(word for word in WORDS if word != END) * 3 + " the fix the fax foxes internal nation" * 3
     return bytemill.train_from_iterator(
@@ -149,7 +136,7 @@ def trained(pattern: str | None) -> bytemill.Tokenizer:
     )
 
 
-@pytest.mark.parametrize("pattern", [*TRAINED_PATTERNS, None])
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3", r"\S+|\s+", None])
 @given(text=texts)
 def test_a_trained_vocabulary_has_the_ids_of_the_reference(pattern: str | None, text: str) -> None:
     ours = trained(pattern)
@@ -158,15 +145,6 @@ def test_a_trained_vocabulary_has_the_ids_of_the_reference(pattern: str | None, 
     assert ours.encode_ordinary(text) == oracle.encode(text, "none")
     assert ours.encode(text, allowed_special={"<|"}) == oracle.encode(text, {"<|"})
     assert ours.decode(ours.encode(text)) == text
-
-
-@pytest.mark.parametrize("pattern", TRAINED_PATTERNS)
-@given(text=texts)
-def test_a_trained_vocabulary_has_the_ids_of_tiktoken(pattern: str, text: str) -> None:
-    ours = trained(pattern)
-    theirs = in_tiktoken(ours)
-    assert ours.encode_ordinary(text) == theirs.encode_ordinary(text)
-    assert ours.encode(text, allowed_special={END}) == theirs.encode(text, allowed_special="all")
 
 
 @st.composite

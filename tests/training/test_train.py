@@ -51,10 +51,8 @@ def reference_merges(
 @pytest.mark.parametrize(
     "inputs",
     [
-        ["a.txt", "b.txt", "c.txt"],
         ("a.txt", Path("b.txt"), "./c.txt"),
         ["c.txt", "empty.txt", "a.txt", "b.txt"],
-        "?.txt",
         ["[ab].txt", Path("**/c.*")],
     ],
 )
@@ -64,31 +62,15 @@ def test_files_and_globs_give_the_same_merges(folder: Path, inputs: Any) -> None
     assert len(tokenizer.merges) == 285 - 257
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(lambda: TEXTS, id="list"),
-        pytest.param(lambda: iter(TEXTS), id="iterator"),
-        pytest.param(lambda: (text for text in reversed(TEXTS)), id="generator"),
-        pytest.param(lambda: dict.fromkeys(TEXTS), id="dict"),
-        pytest.param(lambda: {*TEXTS, ""}, id="set"),
-    ],
-)
-def test_every_iterable_of_texts_gives_the_same_merges(make: Callable[[], Iterable[str]]) -> None:
-    assert train_from_iterator(make(), 285, [END]).merges == reference_merges(TEXTS, 285, [END])
-    assert train(bytemill.Corpus.from_texts(make()), 285, [END]).merges == reference_merges(TEXTS, 285, [END])
+@pytest.mark.parametrize("make", [list, iter, reversed, dict.fromkeys, lambda texts: {*texts, ""}])
+def test_every_iterable_of_texts_gives_the_same_merges(make: Callable[[list[str]], Iterable[str]]) -> None:
+    expected = reference_merges(TEXTS, 285, [END])
+    assert train_from_iterator(make(TEXTS), 285, [END]).merges == expected
+    assert train(bytemill.Corpus.from_texts(make(TEXTS)), 285, [END]).merges == expected
 
 
-def test_a_list_of_names_is_never_taken_for_texts(folder: Path) -> None:
-    assert train(["a.txt"], 270, [END]).merges == reference_merges(TEXTS[:1], 270, [END])
-    assert train_from_iterator(["a.txt " * 9], 258, special_tokens=[]).merges == reference_merges(
-        ["a.txt " * 9], 258, []
-    )
-
-
-@pytest.mark.parametrize("inputs", ["joined.txt", Path("joined.txt"), "j*.txt", ["joined.txt"]])
-def test_one_file_is_one_document(folder: Path, inputs: Any) -> None:
-    assert train(inputs, 330, [END], pattern=None).merges == reference_merges(
+def test_one_file_is_one_document(folder: Path) -> None:
+    assert train("j*.txt", 330, [END], pattern=None).merges == reference_merges(
         ["".join(TEXTS)], 330, [END], None
     )
 
@@ -161,6 +143,7 @@ def test_surrogates_in_a_text_are_joined_or_read_as_replacement_characters() -> 
 
 def test_texts_of_all_sizes_are_counted() -> None:
     texts = ["low ", "", "lower " * 50_000, "newest", *["widest"] * 20_000, " low" * 300_000, "é" * 9, ""]
+    texts += [("abc" * 90)[:n] for n in (254, 255, 256)]  # where a length takes more than a byte
     expected = Counter(reference.corpus_pretokens(texts, [], "gpt2"))
     for num_threads, chunk_bytes in [(1, None), (2, 1000), (3, 1 << 20)]:
         tokenizer = train_from_iterator(

@@ -48,13 +48,10 @@ def test_training_that_stops_early_warns_and_reports() -> None:
     assert tokenizer.special_tokens == {END: 258}
 
 
-def test_pairs_below_the_least_frequency_are_not_merged() -> None:
+def test_training_that_fills_the_vocabulary_or_reaches_the_least_frequency() -> None:
     with pytest.warns(TrainingStoppedEarly, match="after 1 of 44 merges: no pair of tokens occurs 3 times"):
         tokenizer = train_from_iterator(["ab ab ab cd cd"], 300, min_frequency=3, special_tokens=[])
     assert tokenizer.merges == [(b"a", b"b")]
-
-
-def test_a_vocabulary_that_is_just_filled_is_no_early_stop() -> None:
     report = train_from_iterator(["ab ab"], 258).training_report
     assert report is not None
     assert not report.stopped_early
@@ -159,14 +156,6 @@ def test_progress_is_reported_within_a_file(tmp_path: Path) -> None:
     assert max(seen) < n_bytes
 
 
-def test_progress_adds_up_file_after_file(tmp_path: Path) -> None:
-    file = tmp_path / "corpus.txt"
-    file.write_bytes(b"low lower ")
-    seen = [step.done for step in recorded([file, file, file], 257) if step.phase == "count"]
-    assert sorted(set(seen)) == [10, 20, 30]
-    assert seen == sorted(seen)
-
-
 def test_progress_of_a_pipe_has_no_total_and_never_falls(tmp_path: Path) -> None:
     pipe, file = tmp_path / "pipe", tmp_path / "file.txt"
     os.mkfifo(pipe)
@@ -191,16 +180,6 @@ def test_progress_of_a_pipe_has_no_total_and_never_falls(tmp_path: Path) -> None
     assert {step.total for step in counting} == {None}
     assert all(earlier.done <= later.done for earlier, later in pairwise(counting))
     assert counting[-1].done == n_pieces * len(piece) + file.stat().st_size
-
-
-def test_progress_of_a_pipe_that_is_read_at_once_ends_with_its_size(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_bytes, args=(b"low lower",))
-    writer.start()
-    seen = [step.done for step in recorded(pipe, 257) if step.phase == "count"]
-    writer.join()
-    assert seen[-1] == len(b"low lower")
 
 
 def test_progress_of_texts_counts_their_characters() -> None:

@@ -1,4 +1,9 @@
-//! `Encoder`.
+//! `Encoder`: [`bytemill::encode::Encoder`] for Python, with what only Python needs: shared ints and a table for decoding.
+//!
+//! In reading order: how one is made (`from_merges`, `from_characters`, `from_ranks`), what it says about its vocabulary, and what it
+//! does. Each method that encodes reads its arguments (`convert`), chooses the type of the ids (`with_id_type`), calls the core
+//! without the GIL, and makes a list (`lists`) or an array of the ids. Batches and files are in `batch`, text that arrives in chunks
+//! in `stream`, decoding in `decoding`.
 
 use crate::buffers::reserved;
 use crate::convert::with_id_type;
