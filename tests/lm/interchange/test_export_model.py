@@ -32,7 +32,7 @@ from bytemill.lm.training.saved_model import write_model_folder
 from bytemill.lm.training.trainer import train
 from bytemill.system.locks import lock_output
 from tests.lm.conftest import TINY, sizes
-from tests.lm.interchange.conftest import MODELS, assert_equal_logits, qwen_tokenizer, random_ids
+from tests.lm.interchange.conftest import assert_equal_logits, qwen_tokenizer, random_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,29 +54,10 @@ def save(folder: Path, tokenizer: bytemill.Tokenizer | None, config: dict[str, A
     return model
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_import_and_export_return_the_same_files(
-    save_model: Callable[..., tuple[Any, Path]], tmp_path: Path, name: str
-) -> None:
-    other, folder = save_model(name)
-    import_model(folder, tmp_path / "imported")
-    exported = export_model(tmp_path / "imported", tmp_path / "exported")
-    assert exported.architecture == type(other).__name__
-    original = safetensors.torch.load_file(folder / "model.safetensors")
-    returned = safetensors.torch.load_file(tmp_path / "exported/model.safetensors")
-    assert original.keys() == returned.keys()
-    for key, tensor in original.items():
-        assert torch.equal(tensor, returned[key]), key
-    again = import_model(tmp_path / "exported", tmp_path / "again")
-    first = json.loads((tmp_path / "imported/model.json").read_text())
-    assert json.loads((tmp_path / "again/model.json").read_text()) == first
-    assert again.notes == []
-
-
 @pytest.mark.parametrize(
     ("architecture", "config"),
     [
-        # What the models of `test_import_and_export_return_the_same_files` do not have.
+        # What the models of `test_import_model` do not have.
         ("GPT2LMHeadModel", {**GPT2, "norm_bias": False, "feed_forward": "relu2"}),
         ("GPT2LMHeadModel", {**GPT2, "norm_eps": 1e-3, "attention": {"qkv_bias": True}}),
         ("LlamaForCausalLM", {**SMALL, "attention": {"qkv_bias": True, "num_kv_heads": 2}}),
