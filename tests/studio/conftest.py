@@ -130,12 +130,15 @@ def id_of(client: httpx.Client, name: str, kind: str = "tokenizers") -> str:
     return next(each["id"] for each in client.get(f"/{path}").json()[kind] if each["name"] == name)
 
 
-def make_folder(root: Path, folder: Path) -> None:
-    """Put a tokenizer, a text and a run, to be made again while a studio serves them, into a folder."""
+@pytest.fixture
+def own(root: Path, tmp_path: Path) -> Path:
+    """A folder of its own with a tokenizer, a text and a run, which are made again while a studio serves it."""
+    folder = tmp_path / "own"
     folder.mkdir()
     shutil.copy(root / "tokenizer.json", folder / "own.json")
     (folder / "story.txt").write_text("The cat saw the dog.", encoding="utf-8")
     shutil.copytree(root / "runs" / "first", folder / "run")
+    return folder
 
 
 def train_run(root: Path, folder: Path, seed: int) -> None:

@@ -38,7 +38,8 @@ def run_alone(work: Coroutine[Any, Any, T]) -> T:
 
 
 def run(jobs: Jobs, work: Callable[..., Any], client: Any = None) -> Any:
-    return run_alone(jobs.run(client or Client(), work))
+    request: Any = client or Client()
+    return run_alone(jobs.run(request, work))
 
 
 def fails(jobs: Jobs, work: Callable[..., Any], client: Client | None = None) -> HTTPException:
@@ -143,6 +144,23 @@ class TestStream:
         assert first.startswith("event: token")
         assert last.startswith("event: failed")
         assert message in last
+
+    def test_it_just_ends_when_the_studio_stops(self):
+        jobs = Jobs()
+
+        def work(check: Check) -> Events:
+            yield "token", {}
+            while True:
+                check()
+                time.sleep(0.005)
+
+        async def main() -> list[str]:
+            body = jobs.stream(work).body_iterator
+            first = await anext(aiter(body))
+            jobs.stop()
+            return [str(first), *[str(part) async for part in body]]
+
+        assert run_alone(main()) == ["event: token\ndata: {}\n\n"]
 
     def test_with_a_free_worker_it_is_not_queued(self):
         assert run_alone(parts(Jobs(), lambda _: iter(()))) == ["event: done\ndata: {}\n\n"]

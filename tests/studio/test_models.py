@@ -29,7 +29,7 @@ from bytemill.studio.library import Library
 from bytemill.studio.models import MAX_LOADED, LoadedModel, Models
 from bytemill.studio.routes import models
 from bytemill.studio.schemas import Sampling
-from tests.studio.conftest import client_of, id_of, make_folder
+from tests.studio.conftest import client_of, id_of
 
 CONTEXT = 16
 LENGTHS = (3, 16, 17, 18, 25, 26, 34, 38)
@@ -341,12 +341,6 @@ def test_surprisal_and_the_lens_are_those_of_generation(
 
 
 # Files that change.
-
-
-@pytest.fixture
-def own(root: Path, tmp_path: Path) -> Path:
-    make_folder(root, tmp_path / "own")
-    return tmp_path / "own"
 
 
 @pytest.fixture

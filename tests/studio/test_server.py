@@ -275,10 +275,9 @@ class TestToken:
 
     def test_it_becomes_a_cookie_that_scripts_do_not_see(self, tmp_path: Path):
         with Served(tmp_path).start() as address, httpx.Client(trust_env=False) as client:
-            for _ in range(2):  # without a cookie and with one, it does not stay in the address
-                answer = client.get(address)
-                assert (answer.status_code, answer.headers["location"]) == (303, "/")
-            cookie = answer.headers["set-cookie"]
+            answers = [client.get(address) for _ in range(2)]  # without a cookie and with one
+            assert [(each.status_code, each.headers["location"]) for each in answers] == [(303, "/")] * 2
+            cookie = answers[0].headers["set-cookie"]
             assert "HttpOnly" in cookie
             assert "SameSite=Lax" in cookie
             assert client.get(f"{address.partition('?')[0]}api/v1/status").status_code == 200
@@ -506,13 +505,6 @@ def test_wrong_values_are_named(client: httpx.Client, path: str, body: object):
 def test_malformed_json_is_refused(client: httpx.Client, body: bytes):
     answer = client.post("/texts", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
-
-
-def test_the_answers_are_the_documented_ones(client: httpx.Client):
-    document = client.get("/openapi.json").json()
-    assert document["openapi"].startswith("3.")
-    assert "/api/v1/texts/{text_id}" in document["paths"]
-    assert json.dumps(document).count("/api/v1/") >= 15
 
 
 # Clients that send or read slowly are cut off, and hold nobody else.

@@ -517,8 +517,8 @@ def large_response(value: Any) -> StreamingResponse:
     >>> parts = _json_parts({"n": 1, "views": [{"ids": np.array([1, 258], np.uint32), "data": b"ab"}], "none": []})
     >>> b"".join(parts)
     b'{"n":1,"views":[{"ids":"AQAAAAIBAAA=","data":"YWI="}],"none":[]}'
-    >>> b"".join(_json_parts({"ids": np.zeros(0, np.uint32)}))
-    b'{"ids":""}'
+    >>> b"".join(_json_parts({"ids": np.zeros(0, np.uint32), "special": {}}))
+    b'{"ids":"","special":{}}'
     """
     return StreamingResponse(_json_parts(value), media_type="application/json")
 

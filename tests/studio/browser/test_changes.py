@@ -21,15 +21,9 @@ from bytemill.studio import library
 from bytemill.studio.library import Library
 from bytemill.studio.security import Access
 from bytemill.studio.server import Address, listen
-from tests.studio.conftest import CHROMIUM, id_of, make_folder, running, train_run, train_tokenizer, until
+from tests.studio.conftest import CHROMIUM, id_of, running, train_run, train_tokenizer, until
 
 Open = Callable[..., Any]
-
-
-@pytest.fixture
-def own(root: Path, tmp_path: Path) -> Path:
-    make_folder(root, tmp_path / "own")
-    return tmp_path / "own"
 
 
 @pytest.fixture
@@ -40,7 +34,7 @@ def address(own: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.fixture
-def client(address: str) -> Iterator[httpx.Client]:
+def own_client(address: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"{address}api/v1", timeout=60, trust_env=False) as own:
         yield own
 
@@ -71,9 +65,9 @@ def wait_for_chips(page: Any, expected: list[str]) -> None:
 
 
 def test_a_retrained_tokenizer_and_an_edited_text(
-    open_page: Open, own: Path, address: str, client: httpx.Client
+    open_page: Open, own: Path, address: str, own_client: httpx.Client
 ):
-    tokenizer_id, text_id = id_of(client, "own"), id_of(client, "story.txt", "texts")
+    tokenizer_id, text_id = id_of(own_client, "own"), id_of(own_client, "story.txt", "texts")
     tokenizer, text = bytemill.Tokenizer.load(own / "own.json"), "The cat saw the dog."
     page = open_page(
         f"#tokens?tokenizer={tokenizer_id}&source={text_id}&with={tokenizer_id},python-docs-8k",
@@ -122,9 +116,9 @@ def own_first(own: Path) -> bytemill.Tokenizer:
 
 
 def test_lists_follow_the_folder_and_what_is_gone_is_said(
-    open_page: Open, own: Path, address: str, client: httpx.Client
+    open_page: Open, own: Path, address: str, own_client: httpx.Client
 ):
-    tokenizer_id, text_id = id_of(client, "own"), id_of(client, "story.txt", "texts")
+    tokenizer_id, text_id = id_of(own_client, "own"), id_of(own_client, "story.txt", "texts")
     page = open_page(f"#tokens?tokenizer={tokenizer_id}&source={text_id}", address=address, is_quiet=False)
     page.wait_for_selector(".flow .tok")
     (own / "other.txt").write_text("another text")
@@ -172,9 +166,9 @@ def generated(client: httpx.Client, model: str) -> list[str]:
 
 
 def test_a_model_that_is_trained_anew(
-    open_page: Open, own: Path, address: str, client: httpx.Client, root: Path
+    open_page: Open, own: Path, address: str, own_client: httpx.Client, root: Path
 ):
-    model = id_of(client, "run", "models")
+    model = id_of(own_client, "run", "models")
     text = "The cat saw the dog."
     # Generated text stays, but nothing of the later model comes into it.
     page = open_page(
@@ -184,7 +178,7 @@ def test_a_model_that_is_trained_anew(
     page.get_by_label("Number of tokens").fill("6")
     for seed in (2, 3):
         page.get_by_role("button", name="Generate", exact=True).last.click()
-        tokens = generated(client, model)
+        tokens = generated(own_client, model)
         until(page, f"document.querySelectorAll('.gen').length === {len(tokens)}")
         page.wait_for_selector("button:has-text('Continue'):not([disabled])")
         page.locator(".gen").last.click()
@@ -207,7 +201,7 @@ def test_a_model_that_is_trained_anew(
     page.get_by_label("Text to score").fill(text)
     page.get_by_role("button", name="Compute the surprisal").click()
     for seed in (4, 0):
-        bits = client.post(f"/models/{model}/surprisal", json={"text": text}).json()["bits_per_byte"]
+        bits = own_client.post(f"/models/{model}/surprisal", json={"text": text}).json()["bits_per_byte"]
         notice(page, f"[data-testid=bits-0]:has-text('{bits:.4f}')")
         if seed:
             train_run(root, own / "run", seed)
@@ -216,7 +210,7 @@ def test_a_model_that_is_trained_anew(
     page.get_by_label("Text to look at").fill(text)
     page.get_by_role("button", name="Look inside").click()
     for seed in (5, 0):
-        norms = client.post(f"/models/{model}/inside", json={"text": text}).json()["norms"]
+        norms = own_client.post(f"/models/{model}/inside", json={"text": text}).json()["norms"]
         notice(page, f"[aria-label='Residual stream'] td:has-text('{norms[2][-1]:.2f}')")
         if seed:
             train_run(root, own / "run", seed)
@@ -239,10 +233,10 @@ def test_a_model_that_is_trained_anew(
 
 @pytest.mark.slow  # the view reads its lists every five seconds
 def test_a_study_and_a_run_that_start_over(
-    open_page: Open, own: Path, address: str, client: httpx.Client, root: Path
+    open_page: Open, own: Path, address: str, own_client: httpx.Client, root: Path
 ):
     shutil.copytree(root / "study", own / "study")
-    study, run = id_of(client, "study", "studies"), id_of(client, "run", "runs")
+    study, run = id_of(own_client, "study", "studies"), id_of(own_client, "run", "runs")
     page = open_page(f"#runs?run={run}&runs.study={study}&runs.metric=loss", address=address)
     results = own / "study" / "results.jsonl"
     lines = results.read_text().splitlines(keepends=True)
@@ -401,6 +395,7 @@ def test_files_that_cannot_be_read_are_listed_on_the_page(
         (tmp_path / "tokenizer.json").unlink()
         page.get_by_role("button", name="Runs", exact=True).click()
         page.wait_for_selector("text=files left out", state="detached")
+        page.close()  # before its server ends
 
 
 def test_the_page_works_under_an_allowed_name_without_encryption(browser: Any, tmp_path: Path):

@@ -58,16 +58,6 @@ def test_tokens(open_page: Open, root: Path, tokenizer_id: str):
     assert f"id {ids[0]}" in page.locator(".tip").inner_text()
 
 
-def test_the_vocabulary_slider_truncates(open_page: Open, root: Path, tokenizer_id: str):
-    tokenizer = bytemill.Tokenizer.load(root / "tokenizer.json")
-    text = "The cat saw the dog. The child liked the cat."
-    page = open_page(f"#tokens?tokenizer={tokenizer_id}&text={quote(text)}")
-    wait_for_count(page, len(tokenizer.encode(text)))
-    for size in (270, 258, 300):
-        page.get_by_label("Vocabulary size").fill(str(size))
-        wait_for_count(page, len(tokenizer.truncate(size).encode(text)))
-
-
 def test_merges_are_replayed(open_page: Open, root: Path, tokenizer_id: str):
     tokenizer = bytemill.Tokenizer.load(root / "tokenizer.json")
     text = "The cat saw the dog."
@@ -151,7 +141,6 @@ def test_right_to_left_and_combining_text_keep_the_order_of_tokens(open_page: Op
     assert arabic.count() == 0 or arabic.first.evaluate("(t) => getComputedStyle(t).unicodeBidi") == "isolate"
 
 
-@pytest.mark.smoke
 def test_the_vocabulary(open_page: Open, root: Path, tokenizer_id: str):
     tokenizer = bytemill.Tokenizer.load(root / "tokenizer.json")
     vocab = tokenizer.vocab
@@ -195,7 +184,6 @@ def test_the_vocabulary(open_page: Open, root: Path, tokenizer_id: str):
     assert card.locator("mark").count() >= 1
 
 
-@pytest.mark.smoke
 def test_compare(open_page: Open, root: Path, client: httpx.Client):
     ids = [id_of(client, name) for name in ("tokenizer", "smaller")]
     text = "The cat saw the naïve bird.\nThe dog ate.\n"
@@ -218,7 +206,6 @@ def test_compare(open_page: Open, root: Path, client: httpx.Client):
     page.wait_for_selector("text=have changed since")
 
 
-@pytest.mark.smoke
 def test_generate_branch_and_keep_both_tails(open_page: Open, model_id: str):
     page = open_page(f"#generate?model={model_id}&prompt=The")
     page.get_by_label("Number of tokens").fill("12")
@@ -280,22 +267,6 @@ def test_the_sampling_lab(open_page: Open, model_id: str):
     page.wait_for_selector("text=300 tokens left")
 
 
-@pytest.mark.smoke
-def test_surprisal_of_two_models(open_page: Open, model_id: str, client: httpx.Client):
-    text = "The cat saw the dog."
-    page = open_page(f"#generate?model={model_id}&generate.mode=surprisal&text={quote(text)}")
-    page.get_by_label("Text to score").fill(text)
-    page.get_by_label("Second model", exact=True).select_option(model_id)
-    page.get_by_label("Checkpoint of Second model").select_option("2")
-    page.get_by_role("button", name="Compute the surprisal").click()
-    for i, step in enumerate((None, 2)):
-        own = client.post(f"/models/{model_id}/surprisal", json={"text": text, "checkpoint": step}).json()
-        page.wait_for_selector(f"[data-testid=bits-{i}]")
-        assert page.get_by_test_id(f"bits-{i}").inner_text() == f"{own['bits_per_byte']:.4f}"
-    page.locator(".segment").nth(2).click()
-    page.wait_for_selector("text=bits ·")
-
-
 def test_over_all_checkpoints(open_page: Open, model_id: str):
     page = open_page(f"#generate?model={model_id}&prompt=The")
     page.get_by_role("button", name="Over all checkpoints").click()
@@ -303,7 +274,6 @@ def test_over_all_checkpoints(open_page: Open, model_id: str):
     assert texts(page, "[aria-label='Over checkpoints'] tbody td.n") == ["2", "4", "6"]
 
 
-@pytest.mark.smoke
 def test_inside(open_page: Open, model_id: str):
     page = open_page(f"#inside?model={model_id}&prompt={quote('The cat saw the dog.')}")
     page.get_by_role("button", name="Look inside").click()
@@ -321,7 +291,6 @@ def test_inside(open_page: Open, model_id: str):
     page.wait_for_selector("[aria-label=Head] td.n:has-text('100.0 %')")
 
 
-@pytest.mark.smoke
 def test_runs_and_studies(open_page: Open, root: Path):
     page = open_page("#runs")
     page.wait_for_selector("text=runs/first")
@@ -360,20 +329,6 @@ def test_nothing_is_copied_before_its_arguments_are_known(open_page: Open, clien
     assert len(held) == 1
     held[0].continue_()
     page.wait_for_selector("button:has-text('Copy as Python'):not([disabled])")
-
-
-@pytest.mark.smoke
-def test_a_link_opens_the_same_view(open_page: Open, root: Path, tokenizer_id: str):
-    text = "The cat & the dog #1?"
-    page = open_page(f"#tokens?tokenizer={tokenizer_id}")
-    page.get_by_label("Text to tokenize").fill(text)
-    wait_for_count(page, len(bytemill.Tokenizer.load(root / "tokenizer.json").encode(text)))
-    page.locator(".flow .tok").nth(4).click()
-    until(page, "location.hash.includes('bytes=')")
-    again = open_page(page.evaluate("location.hash"))
-    again.wait_for_selector(".tok.selected")
-    assert again.get_by_label("Text to tokenize").input_value() == text
-    assert again.locator(".tok.selected").get_attribute("id") == "token-4"
 
 
 @pytest.mark.parametrize(
