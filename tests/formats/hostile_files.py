@@ -87,10 +87,6 @@ HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
         lambda: pair({"ab": 300}, "#version: 0.2\na b\n" + "\n" * 10**6 + "ab c\n"),
         r"merges.txt:1000003: 'abc' is not an ordinary token",
     ),
-    "merges.txt: two merges that need each other": (
-        lambda: pair({"ab": 300, "abc": 301, "abca": 302}, "abc a\nab c\na b\n"),
-        "merge 0 .* neither a byte nor the result of an earlier merge",
-    ),
     # minbpe's models
     "model: tokens that double, 2^60 bytes": (
         lambda: model(MODEL + "97 97\n" + "".join(f"{i} {i}\n" for i in range(256, 316))),

@@ -17,6 +17,7 @@ from bytemill.formats import registry, tiktoken
 from bytemill.formats.byte_level import ALPHABET, bytes_to_text
 from bytemill.formats.encoder import build_file
 from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.huggingface.parts import DECODER
 from bytemill.formats.registry import Content, load, load_with_core
 from bytemill.formats.spec import TokenizerSpec
 
@@ -102,6 +103,16 @@ def test_tokenizer_json_of_characters_loads_like_the_reference_reader(data: st.D
         "pre_tokenizer": data.draw(
             st.sampled_from([None, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}])
         ),
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                *data.draw(
+                    st.sampled_from([[], [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}]])
+                ),
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+            ],
+        },
         "model": {
             "type": "BPE",
             "byte_fallback": fallback,
@@ -134,7 +145,7 @@ def test_tokenizer_json_loads_like_the_reference_reader(
     model = {"type": "BPE", "vocab": vocab, "merges": pairs, "ignore_merges": data.draw(st.booleans())}
     fields = data.draw(st.permutations(list(model.items())))
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-    document = {"added_tokens": added, "pre_tokenizer": byte_level, "model": dict(fields)}
+    document = {"added_tokens": added, "pre_tokenizer": byte_level, "decoder": DECODER, "model": dict(fields)}
     text = json.dumps(
         document, ensure_ascii=data.draw(st.booleans()), indent=data.draw(st.sampled_from([None, 1]))
     )

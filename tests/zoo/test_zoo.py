@@ -32,7 +32,7 @@ ENGINES = {
 """What runs each file."""
 LLAMA_CPP = {
     "bert-bge": "tokenizers",
-    "deepseek-coder": "tokenizers",
+    "deepseek-coder": "core",
     "falcon": "tokenizers",
     "llama-spm": "core",
     "phi-3": "core",

@@ -15,6 +15,7 @@ from bytemill import Tokenizer, TokenizerFileError
 from bytemill.datasets import DECLARATION
 from bytemill.formats import compiled_cache
 from bytemill.formats.huggingface import tokenizer_json
+from bytemill.formats.huggingface.characters import LINES
 from bytemill.formats.registry import Content, from_bytes, load_with_core
 
 META = "▁"
@@ -178,7 +179,26 @@ def strip_before_fuse(document: dict[str, Any]) -> None:
     document["added_tokens"].append(document["added_tokens"][-1])
 
 
+def without_bytes_of_tokens(document: dict[str, Any]) -> None:
+    """As in the file of Gemma 2, where a byte is missing because its character is a token."""
+    gemma(document)
+    vocab = document["model"]["vocab"]
+    for byte in (0x0A, 0x20, 0x65):
+        del vocab[f"<0x{byte:02X}>"]
+    document["added_tokens"] = [
+        token | {"id": vocab.setdefault(token["content"], token["id"])} for token in document["added_tokens"]
+    ]
+
+
+def lines_apart(document: dict[str, Any]) -> None:
+    """As llama.cpp's pre-tokenizer for Gemma 4."""
+    split = {"type": "Split", "pattern": {"Regex": LINES}, "behavior": "Isolated", "invert": False}
+    document |= {"normalizer": TO_META, "pre_tokenizer": split}
+    document["decoder"]["decoders"].pop()
+
+
 SHAPES = (
+    *(without_bytes_of_tokens, lines_apart),
     *(llama, llama_with_normalized_tokens, mistral, gemma, every_space_splits, never_a_prefix),
     *(one_unknown_each, lower_case, compatibility_forms, every_split_in_any_order, strip_before_fuse),
 )
@@ -286,6 +306,24 @@ def test_metaspace_of_earlier_versions_is_read(trained: dict[str, Any]) -> None:
         ({"pre_tokenizer": metaspace("first", split=True) | {"split": 1}}, "split is 1"),
         ({"normalizer": sequence(TO_META, {"type": "NFC"})}, "a step after the one that replaces spaces"),
         ({"decoder": {"type": "CTC"}}, "decoder is 'CTC', which is not supported"),
+        ({"decoder": None}, "decoder is missing"),
+        (
+            {"decoder": {"type": "ByteFallback"}},
+            r"decoder has the steps \['ByteFallback'\], which is not supported",
+        ),
+        (
+            {"added_tokens": [{"id": 13, "content": "<0x0A>"}], "normalizer": TO_META, "pre_tokenizer": None},
+            r"added_tokens\[0\] is '<0x0A>', which is decoded as a byte",
+        ),
+        (
+            {"added_tokens": [{"id": 0, "content": "<unk>", "normalized": True, "lstrip": True}]},
+            "absorbs white space, but no space that became",
+        ),
+        ({"model": {"ignore_merges": True}}, "has 'byte_fallback' and 'ignore_merges'"),
+        (
+            {"normalizer": {"type": "StripAccents"}, "pre_tokenizer": metaspace("first", split=False)},
+            "prepend_scheme is 'first', which is not supported after StripAccents",
+        ),
         ({"model": {"byte_fallback": False, "unk_token": None}}, "unknown characters would be lost"),
         ({"model": {"byte_fallback": False, "unk_token": "<no>"}}, "'<no>' is not in the vocabulary"),
         ({"model": {"merges": [["t", "zz"]]}}, r"merges\[0\]: 'zz' is not a token of the vocabulary"),
@@ -310,6 +348,18 @@ def test_a_token_with_a_space_and_one_with_its_sign_are_refused(trained: dict[st
     document["model"]["vocab"].setdefault("▁t", len(document["model"]["vocab"]))
     with pytest.raises(TokenizerFileError, match="has ' t' with a space and with '▁', which means one"):
         tokenizer_json.from_text(json.dumps(document))
+
+
+def test_the_byte_of_a_space_is_kept_where_tokens_lose_theirs(trained: dict[str, Any]) -> None:
+    document = json.loads(json.dumps(trained))
+    strip_before_fuse(document)
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(document))
+    ours = Tokenizer.from_spec(tokenizer_json.from_text(json.dumps(document)))
+    space = document["model"]["vocab"]["<0x20>"]
+    ids = [space, *ours.encode("the rights"), space, space]
+    assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False)
+    decoder = ours.stream_decoder()
+    assert "".join(map(decoder.feed, ids)) + decoder.finish() == ours.decode(ids)
 
 
 def test_decoders_metaspace(trained: dict[str, Any]) -> None:

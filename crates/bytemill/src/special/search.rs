@@ -140,7 +140,8 @@ impl Search {
                 end = space.end;
             }
             done = end;
-            Some(Found { start, end, index })
+            // Nothing is left of a token that strips, inside white space that the previous one stripped.
+            (start < end).then_some(Found { start, end, index })
         })
     }
 }

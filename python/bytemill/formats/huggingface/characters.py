@@ -249,7 +249,7 @@ _STRIPS = {
     ("Replace", "Strip", "ByteFallback"): "every",
     ("Replace", "Strip", "ByteFallback", "Fuse"): "every",
 }
-"""`CharacterModel.decode_strip` of the steps of a decoder. Those without a function in a model may be absent."""
+"""`CharacterModel.decode_strip` of the steps of a decoder."""
 
 
 def _decode_strip(decoder: Any, characters: CharacterModel, location: str) -> Any:
@@ -258,8 +258,16 @@ def _decode_strip(decoder: Any, characters: CharacterModel, location: str) -> An
     Raises:
         TokenizerFileError: It is damaged, or does not join the tokens with `▁` as spaces and bytes as such.
     """
+    if decoder is None:
+        raise TokenizerFileError(f"{location} is missing")
+    has_bytes, has_meta = characters.byte_ids is not None, characters.writes_spaces_as_meta
+    steps = list(steps_of(decoder, location, "decoders", "a decoder"))
+    first = steps[0][0] if len(steps) == 1 else {}
+    if (first.get("type"), first.get("replacement")) == ("Metaspace", META) and has_meta and not has_bytes:
+        default = "always" if first.get("add_prefix_space", True) else "never"
+        return "none" if first.get("prepend_scheme", default) == "never" else "token"
     kinds: list[str] = []
-    for step, path in [] if decoder is None else steps_of(decoder, location, "decoders", "a decoder"):
+    for step, path in steps:
         match step:
             case (
                 {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
@@ -267,24 +275,15 @@ def _decode_strip(decoder: Any, characters: CharacterModel, location: str) -> An
                 | {"type": "ByteFallback" | "Fuse"}
             ):
                 kinds.append(step["type"])
-            case {"type": "Metaspace", "replacement": "\u2581"} if characters.byte_ids is None:
-                prepends = step.get(
-                    "prepend_scheme", "always" if step.get("add_prefix_space", True) else "never"
-                )
-                kinds.append("Metaspace" if prepends == "never" else "Metaspace, prepended")
             case _:
                 raise TokenizerFileError(f"{path} is {shown(step.get('type'))}, which is not supported")
-    if kinds in (["Metaspace"], ["Metaspace, prepended"]) and characters.writes_spaces_as_meta:
-        return "token" if len(kinds[0]) > len("Metaspace") else "none"
-    without = {"ByteFallback"} if characters.byte_ids is None else set[str]()
-    found = [kind for kind in kinds if kind not in without]
-    without |= set() if characters.writes_spaces_as_meta else {"Replace"}
+    # Without bytes among the tokens, ByteFallback changes none; without `▁`, Replace would change texts.
+    found = [kind for kind in kinds if has_bytes or kind != "ByteFallback"]
     for known, strip in _STRIPS.items():
-        if kinds and found == [kind for kind in known if kind not in without]:
+        needed = [kind for kind in known if has_bytes or kind != "ByteFallback"]
+        if kinds and found == [kind for kind in needed if has_meta or kind != "Replace"]:
             return strip
-    raise TokenizerFileError(
-        f"{location} has the steps {', '.join(kinds) or 'none'}, which is not supported for this model"
-    )
+    raise TokenizerFileError(f"{location} has the steps {kinds}, which is not supported for this model")
 
 
 def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any]:
@@ -330,7 +329,7 @@ def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any
             steps = (*before, *([_TO_META, _TRIM_RIGHT] if _TRIM_RIGHT in steps else []))
         else:
             steps = (*written, _TO_META, *([_TRIM_RIGHT] if _TRIM_RIGHT in steps else []))
-    decoders: list[dict[str, Any]] = [*_DECODER]
+    decoders: list[dict[str, Any]] = [*_DECODER] if characters.writes_spaces_as_meta else [*_DECODER[1:]]
     if characters.decode_strip != "none":
         decoders.insert(1 if characters.decode_strip == "every" else len(decoders), _STRIP_ONE)
     decoder = (spec.metadata and spec.metadata.decoder) or {"type": "Sequence", "decoders": decoders}

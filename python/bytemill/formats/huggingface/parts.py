@@ -306,11 +306,12 @@ def check_decoder(value: Any, location: str) -> None:
 
     Without a decoder, Hugging Face's library puts spaces between the tokens.
     """
-    steps = [] if value is None else steps_of(value, location, "decoders", "a decoder")
-    kinds = [step.get("type") for step, _ in steps]
+    if value is None:
+        raise TokenizerFileError(f"{location} is missing")
+    kinds: list[Any] = [step.get("type") for step, _ in steps_of(value, location, "decoders", "a decoder")]
     if not kinds or kinds[0] != "ByteLevel" or any(kind != "Fuse" for kind in kinds[1:]):
         raise TokenizerFileError(
-            f"{location} is {' + '.join(shown(kind) for kind in kinds) or 'missing'}, not ByteLevel"
+            f"{location} is {' + '.join(map(shown, kinds)) or 'empty'}, which does not join the bytes of the tokens"
         )
 
 

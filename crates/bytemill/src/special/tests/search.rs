@@ -40,7 +40,9 @@ fn reference_round(text: &str, tokens: &[(String, u32)], rules: &[Rules], late: 
         if done < start {
             parts.push((text[done..start].to_owned(), None));
         }
-        parts.push((String::new(), Some(tokens[index].1)));
+        if start < end {
+            parts.push((String::new(), Some(tokens[index].1)));
+        }
         done = end;
     }
     if done < text.len() {
