@@ -219,7 +219,7 @@ def test_text_without_white_space_larger_than_the_bound_is_refused(
     assert texts_of(read(Corpus(path, max_document_bytes=3000))) == [data.decode()]
 
 
-@pytest.mark.parametrize("suffix", ["gz", "xz", "bz2", "zst"])
+@pytest.mark.parametrize("suffix", ["gz", "xz", pytest.param("bz2", marks=pytest.mark.slow), "zst"])
 def test_a_huge_line_takes_memory_within_the_bound(tmp_path: Path, suffix: str) -> None:
     """A line of 40 MB that compresses to a few kilobytes."""
     path = tmp_path / f"bomb.jsonl.{suffix}"

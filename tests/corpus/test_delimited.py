@@ -4,8 +4,6 @@ import csv
 import gzip
 import io
 import re
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -157,14 +155,3 @@ def test_tables_are_parts_of_a_corpus_and_read_whole(tmp_path: Path) -> None:
     parts = divide(corpus, 2000)
     assert len(parts) == 2
     assert [text for part in parts for text in texts_of(corpus.read_range(part))] == texts_of(read(corpus))
-
-
-def test_a_table_on_standard_input(tmp_path: Path) -> None:
-    program = (
-        "from bytemill.corpus import Corpus, iter_texts\n"
-        "print(list(iter_texts(Corpus('-', format='tsv', field='b'))))"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", program], input=b'a\tb\n1\t"x\ny"\n', capture_output=True, check=True
-    )
-    assert run.stdout == b"['x\\ny']\n"

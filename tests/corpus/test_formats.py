@@ -28,6 +28,14 @@ def as_found(name: str, texts: list[str]) -> list[str]:
     return [text + END for text in texts] if "separated" in name else texts
 
 
+ONE_OF_A_KIND = frozenset(
+    [
+        "separated.txt", "lines.jsonl", "lines.jsonl.zst", "pages.wet.gz", "text.parquet", "text.arrow",
+        "stream.arrow",
+    ]
+)  # fmt: skip
+
+
 def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
     names = set()
     for name, options in write_inputs(tmp_path, DOCUMENTS):
@@ -42,6 +50,8 @@ def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
     ids = [token for text in texts for token in [*plain.encode(text), plain.special_tokens[END]]]
     (tmp_path / "inputs").mkdir()
     for number, (name, options) in enumerate(write_inputs(tmp_path / "inputs", texts)):
+        if Path(name).name not in ONE_OF_A_KIND:
+            continue
         corpus = Corpus(name, **options)
         assert train(corpus, 300, [END]).merges == plain.merges, name
         folder = tmp_path / f"shards-{number}"
@@ -49,24 +59,11 @@ def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
         assert TokenShards(folder)[:].tolist() == ids, name
 
 
-ONE_OF_A_KIND = frozenset(
-    [
-        "separated.txt", "lines.jsonl", "lines.jsonl.zst", "pages.wet.gz", "text.parquet", "text.arrow",
-        "stream.arrow",
-    ]
-)  # fmt: skip
-
-
 @pytest.mark.usefixtures("tiny_batches")
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"sample": 0.6, "seed": 3},
-        {"limit_bytes": 1000},
-        {"repeat_by_weight": True, "sample": 0.8, "limit_bytes": 3000},
-    ],
-    ids=["all", "sample", "limit", "weights"],
+    [{}, {"repeat_by_weight": True, "sample": 0.8, "seed": 3, "limit_bytes": 3000}],
+    ids=["all", "weights, sample and limit"],
 )
 def test_reading_resumes_exactly_at_every_position(tmp_path: Path, options: dict[str, Any]) -> None:
     (tmp_path / "other.txt").write_text("Another source, which is read before and behind.\n" * 4)

@@ -18,7 +18,7 @@ from bytemill.corpus import Corpus, resolve_inputs
 from bytemill.errors import CorpusError
 from bytemill.system.extras import install_hint
 
-from .conftest import COMPRESSIONS, DOCUMENTS, END, json_lines, read, texts_of, wet
+from .conftest import COMPRESSIONS, DOCUMENTS, END, json_lines, read, table, texts_of, wet
 
 
 @pytest.fixture
@@ -163,7 +163,10 @@ class TestUrls:
 
     @pytest.mark.parametrize(
         "environment",
-        [{"HF_ENDPOINT": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.1"}, {"HF_HUB_OFFLINE": "1"}],
+        [
+            {"HF_ENDPOINT": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.1"},
+            pytest.param({"HF_HUB_OFFLINE": "1"}, marks=pytest.mark.slow),
+        ],
     )
     def test_a_hub_out_of_reach_is_one_line_with_a_hint(self, environment: dict[str, str]) -> None:
         arguments = ["-m", "bytemill", "tokenizer", "train", "hf://datasets/a/b/c.txt", "-n", "300"]
@@ -206,20 +209,22 @@ class TestUrls:
 
 
 class TestPipes:
-    @pytest.mark.parametrize("compress", [lambda data: data, gzip.compress, COMPRESSIONS["zst"]])
-    def test_standard_input_may_be_of_any_format_and_compressed(self, compress: Any) -> None:
+    @pytest.mark.parametrize(
+        ("data", "options"),
+        [
+            (json_lines(DOCUMENTS), {"format": "jsonl"}),
+            (gzip.compress(wet(DOCUMENTS)), {}),
+            (COMPRESSIONS["zst"](table(DOCUMENTS, "\t")), {"format": "tsv"}),
+        ],
+    )
+    def test_standard_input_may_be_of_any_format_and_compressed(self, data: bytes, options: Any) -> None:
         program = (
             "import sys; from bytemill.corpus import *; c = Corpus('-', **eval(sys.argv[1]));"
             "print(c.total_bytes, c.can_resume, c.is_plain, list(iter_texts(c)))"
         )
-        for data, options in ((json_lines(DOCUMENTS), {"format": "jsonl"}), (wet(DOCUMENTS), {})):
-            done = subprocess.run(
-                [sys.executable, "-c", program, repr(options)],
-                input=compress(data),
-                capture_output=True,
-                check=True,
-            )
-            assert done.stdout.decode() == f"None False False {DOCUMENTS}\n"
+        command = [sys.executable, "-c", program, repr(options)]
+        done = subprocess.run(command, input=data, capture_output=True, check=True)
+        assert done.stdout.decode() == f"None False False {DOCUMENTS}\n"
 
     def test_parquet_comes_through_a_pipe(self, tmp_path: Path) -> None:
         import pyarrow as pa
