@@ -22,6 +22,9 @@ REGISTRY_HOST = re.compile(
 )
 MACHINE_PATH = re.compile(r"(?<![\w.~}>)-])/(?:root|home/(?!user/)\w+|Users/(?!name/)\w+|work)/")
 
+HOST_PARTS = ("pypi.", "pythonhosted", "crates.io", "npmjs", "golang.org", "maven", "debian.org")
+PATH_PARTS = tuple(f"/{name}/" for name in ("root", "home", "Users", "work"))
+
 
 def run(*command: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -47,24 +50,17 @@ def committed() -> list[Path]:
     return sorted({REPOSITORY / name for name in listed if name and (REPOSITORY / name).is_file()})
 
 
-def matches(pattern: re.Pattern[str], files: list[Path]) -> list[str]:
-    """`path:line: text` of every line that matches."""
-    return [
-        f"{file.relative_to(REPOSITORY)}:{number}: {line.strip()[:100]}"
-        for file in files
-        for number, line in enumerate(
-            file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
-        )
-        if pattern.search(line)
-    ]
-
-
-def test_no_file_names_the_host_of_a_package_registry(committed: list[Path]) -> None:
-    assert matches(REGISTRY_HOST, committed) == []
-
-
-def test_no_file_names_a_path_of_one_machine(committed: list[Path]) -> None:
-    assert matches(MACHINE_PATH, committed) == []
+def test_no_file_names_the_host_of_a_package_registry_or_a_path_of_one_machine(committed: list[Path]) -> None:
+    found: list[str] = []
+    for file in committed:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        for pattern, parts in ((REGISTRY_HOST, HOST_PARTS), (MACHINE_PATH, PATH_PARTS)):
+            if not any(part in text for part in parts):
+                continue  # looking for parts is much quicker than matching
+            for match in pattern.finditer(text):
+                line = text.count("\n", 0, match.start()) + 1
+                found.append(f"{file.relative_to(REPOSITORY)}:{line}: {match[0]}")
+    assert found == []
 
 
 @pytest.mark.parametrize(
@@ -139,11 +135,11 @@ class TestMake:
         listed = dict(re.findall(r"^  make (\S+) +(.*)$", answer.stdout, flags=re.MULTILINE))
         assert listed == makefile_targets()
 
-    @pytest.mark.parametrize("target", sorted(makefile_targets()))
-    def test_knows_what_each_target_needs(self, target: str) -> None:
-        answer = run("make", "--dry-run", target, environment=self.environment)
-        assert answer.returncode == 0, answer.stderr
-        assert answer.stdout.strip()
+    def test_knows_what_each_target_needs(self) -> None:
+        for target in makefile_targets():
+            answer = run("make", "--dry-run", target, environment=self.environment)
+            assert answer.returncode == 0, answer.stderr
+            assert answer.stdout.strip(), target
 
 
 def test_ci_runs_the_makefile() -> None:
