@@ -1,11 +1,10 @@
-"""What holds for the repository as a whole: its files, what an import pulls in, how the Makefile reads."""
+"""What holds for the repository as a whole: its files, and how the Makefile reads."""
 
 import ast
 import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import ClassVar
 
@@ -88,17 +87,6 @@ def test_machine_paths_would_be_seen(folder: str) -> None:
 def test_the_lock_file_of_uv_stays_out(committed: list[Path]) -> None:
     assert REPOSITORY / "uv.lock" not in committed
     assert run("git", "check-ignore", "--quiet", "uv.lock").returncode == 0
-
-
-def test_importing_bytemill_imports_nothing_heavy() -> None:
-    heavy = (
-        *("torch", "ray", "fastapi", "matplotlib", "numpy", "pyarrow", "rich", "cyclopts", "uvicorn"),
-        *("tiktoken", "tokenizers", "transformers", "gguf", "huggingface_hub"),
-    )
-    program = f"import sys, bytemill; print([name for name in {heavy!r} if name in sys.modules])"
-    answer = run(sys.executable, "-c", program)
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.strip() == "[]"
 
 
 def test_the_version_is_the_same_everywhere() -> None:
