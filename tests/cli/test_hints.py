@@ -36,20 +36,22 @@ def strings_of(node: ast.AST) -> Iterator[str]:
 
 
 @functools.cache
-def sources() -> list[tuple[Path, ast.AST]]:
-    """The files of the package that give advice, and their content."""
+def tree_of(text: str) -> ast.AST:
+    return ast.parse(text)
+
+
+def sources(pattern: re.Pattern[str]) -> Iterator[tuple[Path, ast.AST]]:
+    """Yields the files of the package that have a pattern, and their content."""
     root = Path(bytemill.__file__).parent
-    texts = {file: file.read_text(encoding="utf-8") for file in sorted(root.rglob("*.py"))}
-    return [
-        (file.relative_to(root), ast.parse(text))
-        for file, text in texts.items()
-        if re.search("hint|HINT|bytemill ", text)
-    ]
+    for file in sorted(root.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if pattern.search(text):
+            yield file.relative_to(root), tree_of(text)
 
 
 def hints() -> Iterator[tuple[str, str]]:
     """Yields the hints in the source of the package and their places."""
-    for file, tree in sources():
+    for file, tree in sources(re.compile("hint=|HINT")):
         for node in ast.walk(tree):
             match node:
                 case ast.keyword(arg="hint", value=value):
@@ -106,7 +108,7 @@ def text_of(node: ast.AST) -> str | None:
 def advice() -> set[str]:
     """The strings in the source that name a command, without documentation and help."""
     found: set[str] = set()
-    for file, tree in sources():
+    for file, tree in sources(COMMAND):
         skipped = set[ast.AST]()
         for node in ast.walk(tree):
             match node:

@@ -161,7 +161,11 @@ def imported_by(code: str) -> set[str]:
 def test_importing_the_package_imports_nothing_else_of_it():
     modules = imported_by("import bytemill")
     assert {name for name in modules if name.startswith("bytemill")} == {"bytemill"}
-    assert not modules & {"numpy", "dataclasses", "inspect"}
+    heavy = (
+        "torch ray fastapi matplotlib numpy pyarrow rich cyclopts uvicorn tiktoken tokenizers transformers"
+    )
+    assert not modules & {*heavy.split(), "gguf", "huggingface_hub", "dataclasses", "inspect", "ssl"}
+    assert "urllib.request" not in modules
 
 
 def test_the_tokenizer_needs_neither_corpora_nor_training():

@@ -91,8 +91,13 @@ def test_malformed_text_samples_weights_and_files_that_are_named_twice(
 ) -> None:
     bad = tmp_path / "a.txt"
     bad.write_bytes(b"some good text \xff with \xc3 bad bytes 123\n" * 1000)
-    for errors, documents in (("replace", "file"), ("skip", "file"), ("skip", "line")):
-        corpus = Corpus(bad, errors=errors, documents=documents)
+    options: list[dict[str, Any]] = [
+        {"errors": "replace"},
+        {"errors": "skip"},
+        {"errors": "skip", "documents": "line"},
+    ]
+    for each in options:
+        corpus = Corpus(bad, **each)
         check(tok, corpus, tmp_path, 10_000, shard_tokens=5000)
     check(tok, Corpus(paths, sample=0.5, seed=3), tmp_path, 5000)
     corpus = Corpus(paths, weights={str(paths[0]): 2.5, str(paths[3]): 2}, repeat_by_weight=True)

@@ -135,24 +135,6 @@ def test_without_a_connection_the_hint_names_the_url_and_the_command_for_a_local
     assert datasets.find(name) is None
 
 
-def test_the_command_prints_one_error_and_one_hint_without_a_connection(tmp_path: Path):
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": "http://127.0.0.1:1",
-        "HF_HUB_CACHE": str(tmp_path / "hub"),
-        "BYTEMILL_CACHE": str(tmp_path / "cache"),
-        "NO_PROXY": "127.0.0.1",
-    }
-    command = [sys.executable, "-m", "bytemill", "data", "get", "tinystories-valid"]
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert answer.returncode == 1
-    error, hint = answer.stderr.splitlines()
-    assert error.startswith(
-        "error: tinystories-valid: cannot download TinyStoriesV2-GPT4-valid.txt of roneneldan/TinyStories"
-    )
-    assert hint.endswith("bytemill data get tinystories-valid --from-file FILE")
-
-
 def test_offline_mode_is_one_line_and_uses_what_is_cached(cache: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(DownloadError, match=r"^sample: cannot download .*offline") as caught:
@@ -199,14 +181,6 @@ def test_missing_items_of_hellaswag_name_the_command_that_gets_them(tmp_path: Pa
     with pytest.raises(CorpusError, match="No such file") as caught:
         read_items(tmp_path / "hellaswag_val.jsonl")
     assert "bytemill data get hellaswag" in str(caught.value.hint)
-
-
-def test_the_package_imports_nothing_of_the_network():
-    program = (
-        "import sys, bytemill; print([name for name in sys.modules if name in ('ssl', 'urllib.request')])"
-    )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
 
 
 def test_hf_endpoint_names_a_mirror_which_cannot_change_a_file(server: FileServer, tmp_path: Path):

@@ -90,7 +90,8 @@ def test_what_ends_documents_is_a_special_token(tmp_path: Path, text: Path) -> N
 
 def test_a_part_without_documents_is_an_error(tmp_path: Path, text: Path) -> None:
     tokenizer = tokenizer_with(END)
-    out, lines = tmp_path / "out", {"documents": "line"}
+    lines: dict[str, Any] = {"documents": "line"}
+    out = tmp_path / "out"
     with pytest.raises(ShardError, match="validation would be empty: the corpus has 1 document") as caught:
         encode_corpus(tokenizer, text, out, validation_fraction=0.1)
     assert "--documents line" in str(caught.value.hint)

@@ -194,11 +194,11 @@ def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(tmp_p
         encode_corpus(without, text, tmp_path / "none", prepend=True)
 
 
-def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path) -> None:
+def test_memoryviews_of_all_kinds_are_encoded() -> None:
     """Of bytes without a copy, of what may change with one."""
     from bytemill._core import DocumentEncoder
 
-    del tmp_path
+    core: Any = TOKENIZER.core
     data = "größer".encode()
     for view in (
         data,
@@ -207,7 +207,7 @@ def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path) -> None:
         memoryview(bytearray(data)),
         memoryview(b""),
     ):
-        encoder = DocumentEncoder(TOKENIZER.core, "all", 1, [])
+        encoder = DocumentEncoder(core, "all", 1, [])
         ends = np.array([len(view)])
         (pieces, found, n_bytes, n_empty), _ = encoder.encode([(view, ends, False)])
         assert [i for piece in pieces for i in piece.tolist()] == list(bytes(view))
@@ -218,4 +218,4 @@ def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path) -> None:
         )
     for wrong, ends in ((b"\xff", [1]), ("é".encode(), [1, 2]), (b"ab", [1]), (b"ab", [-1, 2])):
         with pytest.raises(ValueError, match=r"utf-8|ends"):
-            DocumentEncoder(TOKENIZER.core, "all", 1, []).encode([(wrong, np.array(ends), False)])
+            DocumentEncoder(core, "all", 1, []).encode([(wrong, np.array(ends), False)])

@@ -82,15 +82,14 @@ def check_killed(
     n: int = 1,
 ) -> None:
     """Run each kind `n` times, killed at the moments that are drawn."""
-    runs: dict[Path, tuple[str, Sequence[float]]] = {}
-    for kind in KINDS:
-        chance = random.Random(kind)
-        runs |= {folder / f"{kind}-{number}": (kind, moments(chance)) for number in range(n)}
-    for out, ended in run_killed(runs).items():
-        assert ended[-1] == "done"
-        assert "killed" in ended
-        assert {*ended} <= {"killed", "done"}
-        assert files_of(out) == undisturbed(runs[out][0]), out
+    chances = {kind: random.Random(kind) for kind in KINDS}
+    for number in range(n):
+        runs = {folder / f"{kind}-{number}": (kind, moments(chances[kind])) for kind in KINDS}
+        for out, ended in run_killed(runs).items():
+            assert ended[-1] == "done"
+            assert "killed" in ended
+            assert {*ended} <= {"killed", "done"}
+            assert files_of(out) == undisturbed(runs[out][0]), out
 
 
 def test_killed_before_any_step_the_work_goes_on_to_the_same_files(

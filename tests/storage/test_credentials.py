@@ -48,10 +48,11 @@ def test_a_public_bucket_is_read_without_a_signature(s3: S3Server, monkeypatch: 
     assert "authorization" not in s3.requests[-1].headers
 
 
-@pytest.mark.parametrize("name", [*module.OTHER_CREDENTIALS, *module._SIGNS_OF_A_ROLE])
-def test_variables_that_may_grant_access(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(name, "something")
-    require_credentials("s3://bucket/folder")
+def test_variables_that_may_grant_access() -> None:
+    for name in (*module.OTHER_CREDENTIALS, *module._SIGNS_OF_A_ROLE):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(name, "something")
+            require_credentials("s3://bucket/folder")
 
 
 def test_a_profile_with_keys_or_a_machine_of_amazon_may_grant_access(
@@ -77,21 +78,9 @@ def test_a_profile_with_keys_or_a_machine_of_amazon_may_grant_access(
     [
         ("s3://b/a", "Error performing PUT http://169.254.169.254/latest/api/token", "AWS_ACCESS_KEY_ID"),
         ("s3://b/a", "Unable to locate credentials", "AWS_ACCESS_KEY_ID"),
-        (
-            "gs://b/a",
-            "GET http://169.254.169.254/computeMetadata/v1/instance",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-        ),
-        (
-            "az://b/a",
-            "GET http://169.254.169.254/metadata/identity/oauth2/token",
-            "AZURE_STORAGE_ACCOUNT_KEY",
-        ),
-        (
-            "abfs://b/a",
-            "Generic MicrosoftAzure error: Account must be specified",
-            "AZURE_STORAGE_ACCOUNT_NAME",
-        ),
+        ("gs://b/a", "GET http://169.254.169.254/computeMetadata/v1/", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az://b/a", "GET http://169.254.169.254/metadata/identity/", "AZURE_STORAGE_ACCOUNT_KEY"),
+        ("abfs://b/a", "MicrosoftAzure error: Account must be specified", "AZURE_STORAGE_ACCOUNT_NAME"),
     ],
 )
 def test_a_metadata_service_that_was_asked_is_not_shown(url: str, message: str, variable: str) -> None:
@@ -126,24 +115,21 @@ def headers_of_next(s3: S3Server, url: str) -> dict[str, str]:
     return s3.requests[-1].headers
 
 
-def test_the_default_profile(home: Path, s3: S3Server):
+def test_a_profile_is_used_unless_the_environment_has_keys(
+    home: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+):
     headers = headers_of_next(s3, s3.bucket())
     assert "Credential=AKIDDEFAULT/" in headers["authorization"]
     assert "/eu-west-1/s3/" in headers["authorization"]
-
-
-def test_another_profile(home: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "c")
+    assert f"Credential={KEY}/" in headers_of_next(s3, s3.bucket())["authorization"]
+    # A profile that is named counts more.
     monkeypatch.setenv("AWS_PROFILE", "other")
     headers = headers_of_next(s3, s3.bucket())
     assert "Credential=AKIDOTHER/" in headers["authorization"]
     assert "/eu-north-1/s3/" in headers["authorization"]
     assert headers["x-amz-security-token"] == "token-of-other"
-
-
-def test_the_environment_comes_first(home: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "c")
-    assert f"Credential={KEY}/" in headers_of_next(s3, s3.bucket())["authorization"]
 
 
 def test_a_damaged_file_is_no_error_of_its_own(home: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch):
