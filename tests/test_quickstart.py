@@ -6,9 +6,11 @@ import json
 import math
 import random
 import re
+import sys
 import sysconfig
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -19,7 +21,14 @@ import bytemill
 from bytemill import quickstart
 from bytemill.cli.quickstart import write_quickstart
 from bytemill.errors import CorpusError, OutputError, ShardError, TokenizerError
-from bytemill.quickstart import END_OF_TEXT, TRAINING_STEP, file_documents, python_documents, split
+from bytemill.quickstart import (
+    END_OF_TEXT,
+    TRAINING_STEP,
+    QuickstartResult,
+    file_documents,
+    python_documents,
+    split,
+)
 from bytemill.quickstart import run as run_all
 from bytemill.shards import TokenShards
 from bytemill.system.extras import install_hint
@@ -36,12 +45,22 @@ def documents(n_documents: int) -> list[str]:
     return [" ".join(chance.choices(words, k=120)) + f". Number {number}!\n" for number in range(n_documents)]
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A file of 40 documents."""
-    file = tmp_path / "corpus.txt"
+    file = tmp_path_factory.mktemp("corpus") / "corpus.txt"
     file.write_text(END_OF_TEXT.join(documents(40)), encoding="utf-8")
     return str(file)
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: str, tmp_path_factory: pytest.TempPathFactory) -> QuickstartResult:
+    """A run without a model, which tests only read."""
+    steps: list[str] = []
+    folder = tmp_path_factory.mktemp("finished") / "out"
+    result = run(folder, corpus=[corpus], vocab_size=600, on_step=steps.append)
+    assert list(result.timings) == steps
+    return result
 
 
 class Outline(HTMLParser):
@@ -73,42 +92,41 @@ class Outline(HTMLParser):
             self.headings.append(data)
 
 
-def test_a_run_leaves_a_tokenizer_shards_and_a_report(corpus: str, tmp_path: Path):
-    steps: list[str] = []
-    result = run(tmp_path / "out", corpus=[corpus], vocab_size=400, on_step=steps.append)
-    folder = tmp_path / "out"
+def test_a_run_leaves_a_tokenizer_shards_and_a_report(finished: QuickstartResult):
+    folder = finished.folder
     tokenizer = bytemill.Tokenizer.load(folder / "tokenizer.json")
-    assert tokenizer.n_vocab == result.tokenizer.n_vocab == 400
-    assert tokenizer.fingerprint == result.tokenizer.fingerprint
-    assert sum(part.n_documents for part in result.shards.values()) == 40
-    for name, part in result.shards.items():
+    assert tokenizer.n_vocab == finished.tokenizer.n_vocab == 600
+    assert tokenizer.fingerprint == finished.tokenizer.fingerprint
+    assert sum(part.n_documents for part in finished.shards.values()) == 40
+    for name, part in finished.shards.items():
         text = (folder / f"{name}.txt").read_bytes()
         assert part.n_bytes == len(text)
         assert tokenizer.decode_bytes(TokenShards(folder / name)[:]) == text
         assert text.count(END_OF_TEXT.encode()) == part.n_documents
-    assert list(result.timings) == steps
     saved = json.loads((folder / "quickstart.json").read_text())
-    assert saved["complete"] is True
     assert saved["fingerprint"] == tokenizer.fingerprint
-    assert saved == json.loads(json.dumps({"complete": True, **result.to_dict()}))
+    assert saved == json.loads(json.dumps({"complete": True, **finished.to_dict()}))
 
 
-def test_the_comparison_is_on_text_that_was_set_aside(corpus: str, tmp_path: Path):
-    result = run(tmp_path / "out", corpus=[corpus], vocab_size=400)
-    validation = (tmp_path / "out/validation.txt").read_text(encoding="utf-8")
-    training = (tmp_path / "out/train.txt").read_text(encoding="utf-8")
+def test_the_first_merges_are_compared_on_text_that_was_set_aside(finished: QuickstartResult):
+    parts = (finished.folder / f"{name}.txt" for name in ("validation", "train"))
+    validation, training = (part.read_text(encoding="utf-8") for part in parts)
     assert not set(validation.split(END_OF_TEXT)[:-1]) & set(training.split(END_OF_TEXT))
-    tokenizer = bytemill.Tokenizer.load(tmp_path / "out/tokenizer.json")
-    n_tokens = tokenizer.count(validation, allowed_special="none")
-    figures = result.comparison.values["text"]["bytes_per_token"]
-    assert list(figures) == ["bytes", "400 tokens"]
+    n_tokens = finished.tokenizer.count(validation, allowed_special="none")
+    figures = finished.comparison.values["text"]["bytes_per_token"]
     assert figures["bytes"].value == 1
-    assert result.bytes_per_token == pytest.approx(len(validation.encode()) / n_tokens)
+    assert finished.bytes_per_token == pytest.approx(len(validation.encode()) / n_tokens)
+    about = finished.comparison.tokenizers
+    assert list(about) == list(figures) == ["bytes", "512 tokens", "600 tokens"]
+    for size, name in ((257, "bytes"), (512, "512 tokens"), (600, "600 tokens")):
+        trained = bytemill.train([str(finished.folder / "train.txt")], size, [END_OF_TEXT])
+        assert about[name]["fingerprint"] == trained.fingerprint
 
 
-def test_the_report_is_complete_and_fetches_nothing(corpus: str, tmp_path: Path):
-    run(tmp_path / "out", corpus=[corpus], vocab_size=400)
-    document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+def test_the_report_is_complete_and_fetches_nothing(
+    finished: QuickstartResult, capsys: pytest.CaptureFixture[str]
+):
+    document = (finished.folder / "report.html").read_text(encoding="utf-8")
     outline = Outline(document)
     assert outline.headings == [
         "What a larger vocabulary buys",
@@ -117,6 +135,7 @@ def test_the_report_is_complete_and_fetches_nothing(corpus: str, tmp_path: Path)
         "Where the time went",
         "Next steps",
     ]
+    assert 5 <= outline.n_tab_stops < 20
     document = without_script(document)
     assert not re.search(r"\b(src|href)\s*=", document)
     assert not re.search(r"https?://|url\(|@import|<script", document)
@@ -124,24 +143,12 @@ def test_the_report_is_complete_and_fetches_nothing(corpus: str, tmp_path: Path)
     assert len(ids) == len(set(ids))
     labels = " ".join(re.findall(r'aria-labelledby="([^"]+)"', document)).split()
     assert set(labels) <= set(ids)
-
-
-def test_the_report_has_few_tab_stops(corpus: str, tmp_path: Path):
-    run(tmp_path / "out", corpus=[corpus], vocab_size=400)
-    outline = Outline((tmp_path / "out/report.html").read_text(encoding="utf-8"))
-    assert 5 <= outline.n_tab_stops < 20
-
-
-def test_the_report_the_json_and_the_terminal_have_one_duration_of_tokenizer_training(
-    corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    result = run(tmp_path / "out", corpus=[corpus], vocab_size=400)
-    shown = format_seconds(result.timings[TRAINING_STEP])
-    text = Outline((tmp_path / "out/report.html").read_text(encoding="utf-8")).text
-    assert f"to train the tokenizer{shown}" in text
-    assert f"{TRAINING_STEP}{shown}" in text
-    assert result.to_dict()["timings"][TRAINING_STEP] == result.timings[TRAINING_STEP]
-    write_quickstart(result)
+    # The report, the JSON and the terminal have one duration of the tokenizer's training.
+    shown = format_seconds(finished.timings[TRAINING_STEP])
+    assert f"to train the tokenizer{shown}" in outline.text
+    assert f"{TRAINING_STEP}{shown}" in outline.text
+    assert finished.to_dict()["timings"][TRAINING_STEP] == finished.timings[TRAINING_STEP]
+    write_quickstart(finished)
     assert f"trained in {shown}:" in capsys.readouterr().out
 
 
@@ -158,26 +165,26 @@ def test_hostile_text_and_names_stay_text(tmp_path: Path):
     assert "&lt;b&gt;&amp;&#39;corpus.txt" in document
 
 
-def test_a_second_run_replaces_the_first(corpus: str, tmp_path: Path):
-    first = run(tmp_path / "out", corpus=[corpus], vocab_size=400)
-    again = run(tmp_path / "out", corpus=[corpus], vocab_size=400)
-    assert again.tokenizer.fingerprint == first.tokenizer.fingerprint
-    assert again.comparison == first.comparison
-    smaller = run(tmp_path / "out", corpus=[corpus], vocab_size=300)
-    assert (
-        bytemill.Tokenizer.load(tmp_path / "out/tokenizer.json").n_vocab == smaller.tokenizer.n_vocab == 300
-    )
-
-
-def test_an_interrupted_run_is_replaced(corpus: str, tmp_path: Path):
+def test_a_finished_and_an_interrupted_run_are_replaced(
+    finished: QuickstartResult, corpus: str, tmp_path: Path
+):
     def stop(step: str) -> None:
         if step.startswith("encoding"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "out", corpus=[corpus], vocab_size=400, on_step=stop)
+        run(tmp_path / "out", corpus=[corpus], vocab_size=600, on_step=stop)
     assert json.loads((tmp_path / "out/quickstart.json").read_text()) == {"complete": False}
-    run(tmp_path / "out", corpus=[corpus], vocab_size=400)
+    again = run(tmp_path / "out", corpus=[corpus], vocab_size=600)
+    assert again.tokenizer.fingerprint == finished.tokenizer.fingerprint
+    assert again.comparison.values == finished.comparison.values
+    # A vocabulary without merges works too.
+    smaller = run(tmp_path / "out", corpus=[corpus], vocab_size=257)
+    assert (
+        bytemill.Tokenizer.load(tmp_path / "out/tokenizer.json").n_vocab == smaller.tokenizer.n_vocab == 257
+    )
+    assert smaller.tokenizer.merges == []
+    assert smaller.bytes_per_token == 1
 
 
 def test_a_folder_with_other_files_is_refused_and_left_as_it_is(corpus: str, tmp_path: Path):
@@ -192,20 +199,6 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_is(corpus: str, tmp
 def test_a_vocabulary_too_small_is_refused(corpus: str, tmp_path: Path):
     with pytest.raises(TokenizerError, match="too small"):
         run(tmp_path / "out", corpus=[corpus], vocab_size=256)
-
-
-def test_a_tiny_corpus_works_with_all_the_merges_it_has(tmp_path: Path):
-    file = tmp_path / "tiny.txt"
-    file.write_text("one line\nanother line\n")
-    with pytest.warns(bytemill.TrainingStoppedEarly):
-        result = run(tmp_path / "out", corpus=[str(file)])
-    assert all(part.n_documents >= 1 for part in result.shards.values())
-
-
-def test_a_vocabulary_without_merges_works(corpus: str, tmp_path: Path):
-    result = run(tmp_path / "out", corpus=[corpus], vocab_size=257)
-    assert result.tokenizer.merges == []
-    assert result.bytes_per_token == 1
 
 
 @pytest.mark.parametrize(
@@ -259,15 +252,6 @@ def test_a_tenth_is_set_aside_whatever_the_order():
     assert of_reversed == validation[::-1]
 
 
-def test_the_first_merges_are_what_training_for_them_gives(corpus: str, tmp_path: Path):
-    result = run(tmp_path / "out", corpus=[corpus], vocab_size=600)
-    about = result.comparison.tokenizers
-    assert list(about) == ["bytes", "512 tokens", "600 tokens"]
-    for size, name in ((257, "bytes"), (512, "512 tokens"), (600, "600 tokens")):
-        trained = bytemill.train([str(tmp_path / "out/train.txt")], size, [END_OF_TEXT])
-        assert about[name]["fingerprint"] == trained.fingerprint
-
-
 def test_the_documentation_of_this_python_is_the_default_corpus(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
@@ -288,10 +272,10 @@ class C:
     (library / "broken.py").write_bytes(b"def (\n\xff")
     for skipped in ("test/t.py", "site-packages/s.py"):
         (library / skipped).write_text('"""Skipped."""')
-    monkeypatch.setattr(quickstart, "_topics", lambda: ["topic\n"])
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", SimpleNamespace(topics={"b": "topic ", "a": " "}))
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(library))
     assert python_documents() == ["topic\n", "First.\n", "Module.\n\nFunction.\n\nMethod ?.\n"]
-    monkeypatch.setattr(quickstart, "_topics", list)
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "nowhere"))
     assert python_documents() == []
 
@@ -329,9 +313,13 @@ def test_a_model_learns_and_is_in_the_report(corpus: str, tmp_path: Path, monkey
     assert saved["model"]["scores"]["the model"] == [loss, bits]
     assert list(saved["timings"])[-1] == "training a language model"
     assert any("lm generate" in command for _, command in result.commands)
-    again = run_all(tmp_path / "out", corpus=[corpus], vocab_size=400, model_steps=2)  # replaces the first
+    file = tmp_path / "tiny.txt"
+    file.write_text("one line\nanother line\n")
+    with pytest.warns(bytemill.TrainingStoppedEarly):
+        again = run_all(tmp_path / "out", corpus=[str(file)], model_steps=2)  # replaces the first
     assert again.model is not None
     assert again.model.n_steps == 2
+    assert all(part.n_documents >= 1 for part in again.shards.values())
 
 
 def test_without_torch_there_is_a_report_without_a_model(
@@ -344,14 +332,6 @@ def test_without_torch_there_is_a_report_without_a_model(
     document = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "torch is not installed" in document
     Outline(document)
-
-
-def test_a_tiny_text_trains_a_tiny_model(tmp_path: Path):
-    file = tmp_path / "tiny.txt"
-    file.write_text("one line\nanother line\n")
-    with pytest.warns(bytemill.TrainingStoppedEarly):
-        result = run_all(tmp_path / "out", corpus=[str(file)], model_steps=2)
-    assert result.model is not None
 
 
 def test_the_text_of_compressed_files_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

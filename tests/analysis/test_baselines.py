@@ -46,12 +46,6 @@ def test_any_text_encodes_to_ids_of_the_vocabulary(text: str, other: str) -> Non
         assert tokenizer.decode(ids) == other or UNKNOWN in tokenizer.decode(ids)
 
 
-def test_an_empty_text_has_no_ids() -> None:
-    for tokenizer in tokenizers_of(TEXT):
-        assert tokenizer.encode("") == []
-        assert tokenizer.decode([]) == ""
-
-
 @pytest.mark.parametrize("wrong", [-1, 10_000])
 def test_an_id_that_no_token_has_is_named(wrong: int) -> None:
     for tokenizer in tokenizers_of(TEXT):
@@ -97,12 +91,6 @@ def test_characters_are_numbered_by_code_point_and_unknown_ones_share_the_last_i
     assert tokenizer.unknown_id == 5
     assert tokenizer.encode("éxa犬") == [3, 5, 0, 5]
     assert tokenizer.decode([3, 5, 0]) == "é<unk>a"
-
-
-def test_an_empty_alphabet_knows_only_the_unknown_token() -> None:
-    tokenizer = CharacterTokenizer.train("")
-    assert tokenizer.n_vocab == 1
-    assert tokenizer.encode("ab") == [0, 0]
 
 
 def test_several_characters_are_not_one() -> None:

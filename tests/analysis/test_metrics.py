@@ -61,16 +61,6 @@ def test_white_space_of_any_kind_separates_words(words: list[str]) -> None:
         assert measure(ByteTokenizer(), text).tokens_per_word == len(text.encode()) / len(words)
 
 
-def test_merges_raise_compression_and_lower_fertility() -> None:
-    text = "the cat and the hat and the bat " * 5
-    sizes = [256, 260, 270]
-    tokenizers = [ReferenceTokenizer(*train(text, size)) for size in sizes]
-    ratios = [compression_ratio(tokenizer, text) for tokenizer in tokenizers]
-    assert ratios == sorted(set(ratios))
-    fertilities = [measure(tokenizer, text).tokens_per_word for tokenizer in tokenizers]
-    assert fertilities == sorted(set(fertilities), reverse=True)
-
-
 def test_an_empty_text_has_no_ratio() -> None:
     for metric in (measure, compression_ratio):
         with pytest.raises(CorpusError, match="the text is empty") as raised:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill.cli.comparison import write_comparison
-from bytemill.comparison import Comparison, compare
+from bytemill.comparison import compare
 from bytemill.comparison.counting import PASSAGE_BYTES, passage_ends
 from bytemill.comparison.figures import FIGURES, Figure, Value, best_of, format_value, ratio, register_figure
 from bytemill.errors import CorpusError, TokenizerError, TokenizerFileError
@@ -341,7 +341,3 @@ def test_a_registered_figure_is_in_every_output(
 def test_a_figure_has_one_name():
     with pytest.raises(ValueError, match="already registered"):
         register_figure(FIGURES["round_trip"])
-
-
-def test_the_result_is_a_comparison(tokenizers: dict[str, Tokenizer]):
-    assert isinstance(bytemill.compare(tokenizers, bytemill.Corpus.from_texts(TEXTS)), Comparison)

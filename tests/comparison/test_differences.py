@@ -14,7 +14,7 @@ import bytemill
 from bytemill._core import TextMarks
 from bytemill.comparison import compare
 from bytemill.comparison.costs import _lines, articles, model_cost  # pyright: ignore[reportPrivateUsage]
-from bytemill.comparison.counting import MAX_UNITS, TokenTable, UnitSums
+from bytemill.comparison.counting import MAX_UNITS, TokenCounter, TokenTable, UnitSums
 from bytemill.comparison.differences import DifferenceCounter, vocabulary_difference
 from bytemill.comparison.run import _names_of  # pyright: ignore[reportPrivateUsage]
 from bytemill.errors import CorpusError, ModelConfigError
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from bytemill import Tokenizer
 
-TEXTS = ["The cat sat on the mat. " * 9, "日本語のテキスト naïve " * 8, "x = 12345\n" * 15, "short"]
+TEXTS = ["The cat sat on the mat. " * 9, "日本語のテキスト naïve " * 8, "x = 12345\n" * 15, "12345\nx = "]
+"""The last one is too short to be an excerpt, though its numbers of tokens differ."""
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +126,13 @@ def test_many_units_become_groups():
     assert sums.columns["x"][0] == 0 + MAX_UNITS + 2 * MAX_UNITS + 3 * MAX_UNITS
 
 
+def test_lengths_of_units_are_counted_over_all_blocks(tokenizers: dict[str, Tokenizer]):
+    counter = TokenCounter(tokenizers["bytes"], TokenTable(tokenizers["bytes"]), 1)
+    for n_tokens in ([1, 3], [3], [5]):
+        counter.add({"n_tokens": np.array(n_tokens)})
+    assert counter.lengths.tolist() == [0, 1, 0, 2, 0, 1]
+
+
 def test_costs_are_those_of_the_model():
     cost = model_cost("gpt2", 10_000, {"a": 4.0, "empty": None})
     shape = preset("gpt2", vocab_size=10_048)
@@ -176,7 +184,7 @@ def test_names_tell_folders_and_equal_files_apart(tmp_path: Path):
         "Qwen2.5-0.6B",
     ]
     assert _names_of(["o200k_base.tiktoken", "x/v1.2", "y/tokenizer.json"]) == ["o200k_base", "v1.2", "y"]
-    assert _names_of(["a/b/t.json", "a/c/t.json", "u.json"]) == ["b/t", "c/t", "u"]
+    assert _names_of(["a/b/t.json", "a/c/t.json", "d/u.json"]) == ["b/t", "c/t", "u"]
     assert _names_of(["same.json", "same.json"]) == ["same", "same"]
 
 

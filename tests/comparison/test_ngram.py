@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -66,14 +66,6 @@ def test_bits_are_those_of_the_recursion(texts: list[Document], order: int):
     assert score.bits_per_byte == pytest.approx(sum(expected) / n_bytes[held_out].sum())
 
 
-@given(documents, st.sampled_from([2, 3]), st.lists(st.integers(0, 5), max_size=2))
-def test_probabilities_sum_to_1_after_any_context(texts: list[Document], order: int, context: Document):
-    reference = Reference(texts, order, 6)
-    before = ([reference.begin] * order + context)[-(order - 1) :]
-    total = sum(reference.probability((*before, symbol)) for symbol in range(reference.n_symbols))
-    assert total == pytest.approx(1)
-
-
 def test_discounts_are_those_of_the_formula():
     counts = np.repeat([1, 2, 3, 4, 9], [40, 20, 10, 6, 3])
     y = 40 / (40 + 2 * 20)
@@ -81,22 +73,6 @@ def test_discounts_are_those_of_the_formula():
         (1 - 2 * y * 20 / 40, 2 - 3 * y * 10 / 20, 3 - 4 * y * 6 / 10)
     )
     assert discounts_of(np.array([1, 1, 2])) == (0.5, 0.75, 0.75)
-
-
-def test_repeated_text_takes_fewer_bits_than_random_text():
-    generator = np.random.default_rng(1)
-    bits: dict[str, float] = defaultdict(float)
-    for name, ids in (("repeated", np.arange(4000) % 7), ("random", generator.integers(0, 7, 4000))):
-        scores = ngram_scores(
-            ids.astype(np.uint16),
-            np.arange(100, 4001, 100),
-            np.full(40, 100),
-            7,
-            held_out=split_documents(40),
-        )
-        bits[name] = scores[3].bits_per_byte
-    assert bits["repeated"] < 0.2
-    assert bits["random"] == pytest.approx(math.log2(7), abs=0.3)
 
 
 def test_a_fifth_of_the_documents_is_held_out():

@@ -35,18 +35,6 @@ def test_intervals_of_ratios_are_those_of_scipy(n: int):
     assert ours == pytest.approx((theirs.low, theirs.high), abs=0.1 * width)
 
 
-def test_the_interval_over_documents_covers_a_constant_difference_alone():
-    n_bytes = np.full(50, 100)
-    first = np.random.default_rng(0).random(50) * 10 + 200
-    low, high = ratio_interval(np.full(50, 3.0), n_bytes) or (math.nan, math.nan)
-    assert low == pytest.approx(0.03)
-    assert high == pytest.approx(0.03)
-    noisy = ratio_interval(first - first[::-1], n_bytes)
-    assert noisy is not None
-    assert noisy[0] < 0 < noisy[1]
-    assert ratio_interval(first[:1], n_bytes[:1]) is None
-
-
 def test_many_documents_are_drawn_in_groups():
     generator = np.random.default_rng(1)
     columns = np.stack([generator.poisson(40, 30_000), generator.poisson(10, 30_000)], axis=1)

@@ -79,16 +79,6 @@ def test_scores_are_the_losses_of_all_tokens_after_their_context(
     assert scores.bits_per_byte == pytest.approx(scores.bits.sum() / sum(len(own.encode()) for own in TEXTS))
 
 
-def test_a_document_that_fits_is_scored_as_a_whole(tmp_path: Path, tokenizer: bytemill.Tokenizer):
-    ids = [tokenizer.eot_token, *tokenizer.encode_ordinary(TEXTS[2])]
-    model = model_of(len(ids))
-    scores = score_documents(model, tokenizer, stored(tmp_path, TEXTS[2:]), 1000, np.ones(tokenizer.n_vocab))
-    with torch.inference_mode():
-        chances = model(torch.tensor(ids[:-1])).double().log_softmax(-1)
-    expected = -sum(float(chances[at, token]) for at, token in enumerate(ids[1:])) / math.log(2)
-    assert scores.bits.tolist() == pytest.approx([expected], rel=1e-5)
-
-
 def test_every_tokenizer_has_the_common_context(tmp_path: Path, tokenizer: bytemill.Tokenizer):
     text = stored(tmp_path, [TEXTS[0] * 3, "x"])
     plain = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], [END])

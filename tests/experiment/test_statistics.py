@@ -81,17 +81,6 @@ def test_holms_correction_is_that_of_his_procedure():
     assert holm([]) == []
 
 
-def test_the_detectable_difference_is_found_by_four_in_five_studies():
-    n, deviation = 5, 0.01
-    smallest = detectable_difference(deviation, n)
-    assert smallest is not None
-    generator = np.random.default_rng(0)
-    samples = generator.normal(smallest, deviation, (20_000, n))
-    test: Any = scipy.stats.ttest_1samp(samples, 0, axis=1)
-    found = (test.pvalue < 0.05).mean()
-    assert found == pytest.approx(0.8, abs=0.08)  # the formula is that of a central distribution
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=6))
 def test_spearmans_rank_correlation_is_scipys(pairs: list[tuple[int, int]]):
     x, y = [a for a, _ in pairs], [b for _, b in pairs]
