@@ -64,6 +64,8 @@ def test_names_in_the_state_dict() -> None:
 def test_tied_embeddings_are_one_tensor_under_two_names() -> None:
     model = TransformerLM(ModelConfig(**SMALL, tied_embeddings=True))
     assert model.state_dict()["lm_head.weight"].data_ptr() == model.token_embeddings.weight.data_ptr()
+    # As rows of the output layer they would otherwise give logits of the size √d_model.
+    assert model.token_embeddings.weight.std().item() == pytest.approx(0.02, rel=0.1)
     other = TransformerLM(model.config)
     other.load_state_dict(model.state_dict())
     assert other.lm_head.weight is other.token_embeddings.weight

@@ -115,6 +115,10 @@ def test_the_scale_halves_on_overflow_and_doubles_after_finite_steps() -> None:
         assert scale.update(is_finite=False)
     assert not scale.update(is_finite=False)  # no smaller scale: the loss itself is not finite
     assert scale.value == 1
+    scale = LossScale(4.0, growth_steps=2)
+    for is_finite in (True, False, True):
+        scale.update(is_finite=is_finite)
+    assert (scale.value, scale.n_finite) == (2, 1)  # an overflow starts the count anew
 
 
 def test_gradients_are_divided_by_the_scale() -> None:
