@@ -540,30 +540,6 @@ def test_a_body_that_does_not_end_is_answered_with_408(url: str, monkeypatch: py
     assert get(f"{url}api/v1/status").status_code == 200
 
 
-class FakeTransport:
-    """A transport whose reader takes `n_taken` bytes between two looks."""
-
-    def __init__(self) -> None:
-        self.n_unsent, self.n_taken = 100_000, 0
-        self.is_aborted = self.is_closed = False
-
-    def get_extra_info(self, _: str) -> None:
-        return None
-
-    def get_write_buffer_size(self) -> int:
-        self.n_unsent -= self.n_taken
-        return self.n_unsent
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def abort(self) -> None:
-        self.is_aborted = True
-
-
 class FakeLoop:
     """A loop whose timers end when the test says so."""
 
@@ -571,13 +547,8 @@ class FakeLoop:
         self.timers: dict[Any, tuple[float, Callable[[], None]]] = {}
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Any:
-        loop = self
-
-        class Timer:
-            def cancel(self) -> None:
-                loop.timers.pop(self, None)
-
-        timer = Timer()
+        timer = MagicMock()
+        timer.cancel = lambda: self.timers.pop(timer, None)
         self.timers[timer] = seconds, call
         return timer
 
@@ -586,25 +557,24 @@ class FakeLoop:
         return MagicMock()
 
     def end(self, seconds: float) -> None:
-        ((timer, (_, call)),) = [each for each in self.timers.items() if each[1][0] == seconds]
+        ((timer, (own, call)),) = self.timers.items()
+        assert own == seconds
         del self.timers[timer]
         call()
 
-    @property
-    def seconds(self) -> list[float]:
-        return [seconds for seconds, _ in self.timers.values()]
-
 
 @pytest.fixture
-def made() -> tuple[Connection, FakeTransport, FakeLoop]:
-    """A connection that has just been made."""
+def made() -> tuple[Connection, MagicMock, FakeLoop]:
+    """A connection that has just been made, its transport and its loop."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None: ...
 
-    transport, loop = FakeTransport(), FakeLoop()
+    transport, loop = MagicMock(), FakeLoop()
+    transport.get_extra_info.return_value = None
+    transport.is_closing.return_value = False
     config = Config(app, log_level="error", ws="none", lifespan="off")
     own = Connection(config, ServerState(), {}, loop)  # type: ignore[arg-type]
-    own.connection_made(transport)  # type: ignore[arg-type]
+    own.connection_made(transport)
     return own, transport, loop
 
 
@@ -612,39 +582,38 @@ def test_each_byte_of_the_headers_does_not_prolong_their_time(made: tuple[Connec
     own, transport, loop = made
     for byte in b"GET / HTT":
         own.data_received(bytes([byte]))
-    assert loop.seconds == [HEADER_SECONDS]
     loop.end(HEADER_SECONDS)
-    assert transport.is_closed
+    transport.close.assert_called_once()
 
 
 def test_with_complete_headers_their_time_is_over(made: tuple[Connection, Any, FakeLoop]):
     own, _, loop = made
     own.data_received(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-    assert loop.seconds == []
+    assert not loop.timers
 
 
-def test_a_reader_that_takes_nothing_is_cut_off(made: tuple[Connection, FakeTransport, FakeLoop]):
+def test_a_reader_that_takes_nothing_is_cut_off(made: tuple[Connection, MagicMock, FakeLoop]):
     own, transport, loop = made
     own.data_received(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+    transport.get_write_buffer_size.return_value = 100
     own.pause_writing()
-    transport.n_taken = 10
-    for _ in range(3):
+    for n_unsent in (90, 80, 70):
+        transport.get_write_buffer_size.return_value = n_unsent
         loop.end(READER_SECONDS)
-        assert not transport.is_aborted
-    transport.n_taken = 0
+        transport.abort.assert_not_called()
     loop.end(READER_SECONDS)
-    assert transport.is_aborted
+    transport.abort.assert_called_once()
 
 
-def test_a_reader_that_has_taken_all_is_not_watched(made: tuple[Connection, FakeTransport, FakeLoop]):
-    own, _, loop = made
+def test_a_reader_that_has_taken_all_is_not_watched(made: tuple[Connection, MagicMock, FakeLoop]):
+    own, transport, loop = made
+    transport.get_write_buffer_size.return_value = 100
     own.data_received(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-    own.pause_writing()
-    own.resume_writing()
-    assert loop.seconds == []
-    own.pause_writing()
-    own.connection_lost(None)
-    assert loop.seconds == []
+    for end in (own.resume_writing, lambda: own.connection_lost(None)):
+        own.pause_writing()
+        assert len(loop.timers) == 1
+        end()
+        assert not loop.timers
 
 
 def test_readers_that_read_nothing_hold_no_other_request(url: str, client: httpx.Client):

@@ -66,15 +66,8 @@ def vocabulary(tokenizer_id: str, studio: Studio) -> StreamingResponse:
     """Return all tokens of a tokenizer, as columns."""
     opened = studio.library.open_tokenizer(tokenizer_id)
     tokenizer = opened.tokenizer
-    columns = vocabulary_table(tokenizer)
-    return large_response(
-        {
-            "stamp": opened.stamp,
-            "n_vocab": tokenizer.n_vocab,
-            **columns,
-            "special": tokenizer.special_tokens,
-        }
-    )
+    own = {"stamp": opened.stamp, "n_vocab": tokenizer.n_vocab}
+    return large_response({**own, **vocabulary_table(tokenizer), "special": tokenizer.special_tokens})
 
 
 def vocabulary_table(tokenizer: Tokenizer) -> dict[str, Any]:
