@@ -30,6 +30,7 @@ from bytemill.lm.training.data import (
     n_pass_sizes,
     open_batches,
     require_data,
+    separator_of,
     validation_set,
 )
 from bytemill.lm.training.metrics_log import check_trackers
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from bytemill.lm.planning import Precision
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Layer, Resolved, TrainConfig
+    from bytemill.lm.training.run import Task
     from bytemill.lm.training.saved_model import SavedModel
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -60,13 +62,13 @@ MEMORY_HINT = (
 )
 
 
-def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run:
+def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: Task | None = None) -> Run:
     """Check the settings against data and device, and build model and optimizer."""
     config = resolved.config
     check_trackers(config.run)
     if not config.data.tokenizer:
         raise RunConfigError("data.tokenizer is not set", hint="add --data.tokenizer tokenizer.json")
-    if not config.data.train:
+    if not config.data.train and task is None:
         encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o DIR"
         raise RunConfigError("data.train is not set", hint=f"add --data.train DIR, made with: {encode}")
     folder = RunFolder(config.run.folder)
@@ -103,8 +105,13 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         data = [*train_folders, *(path for folders in validation_folders.values() for path in folders)]
         manifests = [path / MANIFEST_NAME for path in data]
         check_folder_is_no_input(config.run.folder, files=[*manifests, config.training.init_from])
-    batches = open_batches(train_folders, config, tokenizer, processes)
-    bos_id = bos_id_of(batches.tokens, tokenizer)
+    if task is None:
+        batches = open_batches(train_folders, config, tokenizer, processes)
+        bos_id, separator = bos_id_of(batches.tokens, tokenizer), separator_of(batches.tokens)
+    else:
+        before = initial or find_saved_model(folder.path)
+        bos_id, separator = before.bos_id, before.separator
+        batches = task.open_batches(config, tokenizer, processes, bos_id)
     if config.run.sample_every:
         prompt_ids(tokenizer, config.run.sample_prompt, bos_id)  # raises now instead of at the first sample
     documents = (
@@ -154,10 +161,14 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         optimizer=make_optimizer(model, config, processes),
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
         bos_id=bos_id,
+        separator=separator,
+        task=task,
         documents=documents,
         scale=LossScale() if dtype == torch.float16 else None,
         shards={
-            "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
+            "training": [(str(folder), shard_hashes(folder)) for folder in train_folders]
+            if task is None
+            else task.data_hashes(),
             "validation": [
                 (str(folder), shard_hashes(folder))
                 for folders in validation_folders.values()

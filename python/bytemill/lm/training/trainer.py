@@ -54,11 +54,17 @@ if TYPE_CHECKING:
 
     from bytemill.lm.processes import LossFunction
     from bytemill.lm.training.config import Resolved
-    from bytemill.lm.training.run import Run
+    from bytemill.lm.training.run import Run, Task
     from bytemill.lm.training.run_folder import RunFolder
 
 
-def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | None = None) -> RunFolder:
+def train(
+    resolved: Resolved,
+    *,
+    overwrite: bool = False,
+    on_record: OnRecord | None = None,
+    task: Task | None = None,
+) -> RunFolder:
     """Train a model, or resume the run in `run.folder` from its newest checkpoint.
 
     A resumed run gives the same weights and metrics as an uninterrupted one, on the CPU bit for bit. The first
@@ -73,6 +79,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
         overwrite: Delete the checkpoints in the folder and start over.
         on_record: Called with every record of `metrics.jsonl`, and with records of the kinds start, checkpoint and
             end, which are not stored.
+        task: What a run that tunes learns from; see `lm.tuning.tune`.
 
     Returns:
         The folder of the run.
@@ -93,7 +100,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
         memory_errors(MEMORY_HINT),
         join_processes(training.device, training.process_timeout) as processes,
     ):
-        run = prepare(resolved, processes, overwrite=overwrite)
+        run = prepare(resolved, processes, overwrite=overwrite, task=task)
         with closing(run.reader), run.check:
             return _train(run, resolved, overwrite=overwrite, on_record=on_record)
 
@@ -110,13 +117,15 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         shared_cores(run.device),
     ):
         record.show("start", run.step, **_summary(run), peak_source=peak_source)
+        if run.task is not None:
+            run.task.begin(run)
         speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         unread: deque[_Step] = deque()
         while run.step < config.training.steps:
             speed.start()
             set_rates(run.optimizer, run.step, config)
-            unread.append(_take_step(run, compute_losses))
+            unread.append(_take_step(run, compute_losses, record))
             run.step += 1
             # On a GPU, the numbers of a step are read while the next one runs, so that the GPU never waits.
             n_left = 1 if unread[-1].is_updated and not _is_anything_due(run) else 0
@@ -128,7 +137,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                     run.step,
                     **run.recent.take(),
                     **_progress(run),
-                    **speed.take(run.reader.take_seconds()),
+                    **speed.take(run.reader.take_seconds(), _tokens_left(run)),
                 )
                 if text := speed.slowdown():
                     record.show("notice", run.step, text=text)
@@ -152,8 +161,14 @@ def _speed(run: Run, peak: float | None) -> Speed:
         flops_per_token(run.config.model, run.config.model.context_length, backward=True),
         peak and peak * run.processes.count,
         n_tokens=run.n_tokens,
-        total_tokens=_total_tokens(run),
     )
+
+
+def _tokens_left(run: Run) -> float:
+    """Return the tokens of the steps to come; where they vary, about as many per step as so far."""
+    if run.task is None:
+        return _total_tokens(run) - run.n_tokens
+    return run.n_tokens / run.step * (run.config.training.steps - run.step)
 
 
 def _total_tokens(run: Run) -> int:
@@ -267,10 +282,12 @@ class _Step:
     """The weights are updated already, unless the norm is not finite; otherwise `_finish_step` updates them."""
 
 
-def _take_step(run: Run, compute_losses: LossFunction) -> _Step:
+def _take_step(run: Run, compute_losses: LossFunction, record: Recorder) -> _Step:
     """Compute the gradients of a step, and update the weights if that needs no decision of this program."""
     options, optimizer = run.config.optimizer, run.optimizer
-    loss, n_tokens, n_bytes = accumulate_gradients(run, compute_losses)
+    loss, n_tokens, n_bytes = (
+        accumulate_gradients(run, compute_losses) if run.task is None else run.task.accumulate(run, record)
+    )
     norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
     numbers = DeviceNumbers([loss, n_bytes, norm], run.device)
     is_updated = optimizer.can_skip and run.scale is None and run.average is None and not options.skip_spikes
