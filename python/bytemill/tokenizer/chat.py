@@ -45,6 +45,7 @@ class RenderedChat:
 class _Output:
     blocks: list[str] = field(default_factory=list[str])
     generated: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    around: tuple[str, str] = ("", "")
 
 
 def render_chat(
@@ -56,6 +57,7 @@ def render_chat(
     add_generation_prompt: bool = False,
     continue_final_message: bool = False,
     variables: Mapping[str, Any],
+    around_generated: tuple[str, str] = ("", ""),
 ) -> RenderedChat:
     """Return a conversation as text.
 
@@ -67,6 +69,7 @@ def render_chat(
         add_generation_prompt: End with the beginning of the assistant's answer.
         continue_final_message: End inside the last message, for the model to continue it.
         variables: Further variables of the template.
+        around_generated: Texts before and after each block of `{% generation %}`.
 
     Raises:
         TokenizerError: The template is invalid or rejects the conversation, or the last message does not appear in
@@ -91,7 +94,7 @@ def render_chat(
             raise TokenizerError("the last message has no text to continue")
         messages[-1]["content"] += _CONTINUE_HERE
     schemas = None if tools is None else [_schema(tool) for tool in tools]
-    output = _Output()
+    output = _Output(around=around_generated)
     values = {
         "messages": messages,
         "tools": schemas,
@@ -181,9 +184,14 @@ def check_mask(template: str, *, is_dict: bool, continues: bool) -> None:
         raise TokenizerError("return_assistant_tokens_mask needs tokenize=True and return_dict=True")
     if continues:
         raise TokenizerError("continue_final_message and return_assistant_tokens_mask exclude each other")
-    if not re.search(r"\{%-?\s*generation\s*-?%\}", template):
+    if not has_generation(template):
         message = "the chat template has no {% generation %}, so the mask of what the assistant says is 0 everywhere"
         warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def has_generation(template: str) -> bool:
+    """Return True if a template marks what the assistant says."""
+    return re.search(r"\{%-?\s*generation\s*-?%\}", template) is not None
 
 
 def assistant_masks(
@@ -271,8 +279,8 @@ def _generation_tag() -> type[Any]:
             return nodes.CallBlock(call, [], [], body, lineno=line)
 
         def _note(self, context: Any, caller: Callable[[], str]) -> str:
-            text = caller()
             output: _Output = context[_OUTPUT]
+            text = caller().join(output.around)
             start = sum(map(len, output.blocks))
             output.generated.append((start, start + len(text)))
             return text
@@ -285,15 +293,12 @@ def template_of(explicit: str | None, kept: Any, *, has_tools: bool) -> str:
 
     Args:
         explicit: A template, or the name of one of several.
-        kept: The tokenizer's template, or several with their names: a mapping, or the list of tokenizer_config.json.
+        kept: The tokenizer's template, or several by name.
         has_tools: Tools are used: then a template named `tool_use` is preferred.
 
     Raises:
         TokenizerError: There is none, or none of this name.
     """
-    if isinstance(kept, list):
-        entries = cast("list[dict[str, str]]", kept)
-        kept = {entry["name"]: entry["template"] for entry in entries}
     if isinstance(kept, dict):
         templates = cast("dict[str, str]", kept)
         name = explicit or ("tool_use" if has_tools and "tool_use" in templates else "default")

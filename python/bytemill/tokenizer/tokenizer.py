@@ -823,6 +823,18 @@ class Tokenizer:
         self.special_tokens_map["pad_token"] = token
 
     @property
+    def chat_template(self) -> str | dict[str, str] | None:
+        """The chat template of the model's files, or several by name. May be set."""
+        kept: Any = (self.metadata and self.metadata.chat_template) or self._config.get("chat_template")
+        if isinstance(kept, list):  # as in tokenizer_config.json
+            return {each["name"]: each["template"] for each in cast("list[dict[str, str]]", kept)}
+        return kept
+
+    @chat_template.setter
+    def chat_template(self, template: str) -> None:
+        self.metadata = replace(self.metadata or TokenizerMetadata(), chat_template=template)
+
+    @property
     def bos_token_id(self) -> int | None:
         """Id of `bos_token`."""
         return self._id_of_role("bos_token")
@@ -984,7 +996,7 @@ class Tokenizer:
         """
         from bytemill.tokenizer import chat
 
-        template = chat.template_of(chat_template, self._chat_templates, has_tools=tools is not None)
+        template = chat.template_of(chat_template, self.chat_template, has_tools=tools is not None)
         chat.check_variables(template, variables, type(self).apply_chat_template)
         if return_assistant_tokens_mask:
             chat.check_mask(template, is_dict=return_dict and tokenize, continues=continue_final_message)
@@ -1043,10 +1055,6 @@ class Tokenizer:
             if value
         }
         return defaults | (self.metadata.config or {})
-
-    @property
-    def _chat_templates(self) -> Any:
-        return (self.metadata and self.metadata.chat_template) or self._config.get("chat_template")
 
     @cached_property
     def _post_processor(self) -> PostProcessor:
