@@ -214,7 +214,7 @@ def test_dpo_of_a_pair_of_texts() -> None:
         model, reference, WithEnd(), "p", "yes", "no", beta=0.5, template="{prompt}:{response}"
     )
     margins = []
-    for one in (model, reference):
+    for one in (model.requires_grad_(requires_grad=False), reference.requires_grad_(requires_grad=False)):
         sums = []
         for text in ("p:yes", "p:no"):
             ids = [*text.encode(), 256]

@@ -203,7 +203,7 @@ class Grpo:
         values: dict[str, Any] = {
             **{name: _mean([answer.values[name] for answer in answers]) for name in answers[0].values},
             "reward_error": _standard_error(groups.mean(1)),
-            "equal_groups": _mean((groups == groups[:, :1]).all(1).tolist()),
+            "equal_groups": _mean([bool((group == group[0]).all()) for group in groups]),
             "no_signal": not bool(advantages.any()),
             "cut_share": _mean([answer.is_cut for answer in answers]),
             "answer_tokens": n_tokens / len(answers),
