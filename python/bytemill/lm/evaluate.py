@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from bytemill.lm.batches import DocumentMask, TokenSequence
+    from bytemill.lm.batches import Documents, TokenSequence
     from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -279,7 +279,7 @@ def evaluate_windows(
     *,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
-    documents: DocumentMask | None = None,
+    documents: Documents | None = None,
     by_class: LossByClass | None = None,
 ) -> TextScore:
     """Score a model on windows of the context length; this is the validation of training runs.
@@ -323,7 +323,7 @@ def evaluate_text(
     context_length: int | None = None,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
-    documents: DocumentMask | None = None,
+    documents: Documents | None = None,
     by_class: LossByClass | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TextScore:
@@ -410,7 +410,7 @@ def _score(
     *,
     byte_counts: TokenBytes,
     dtype: torch.dtype,
-    documents: DocumentMask | None = None,
+    documents: Documents | None = None,
     by_class: LossByClass | None = None,
 ) -> TextScore:
     model.eval()
@@ -422,7 +422,9 @@ def _score(
         # A GPU computes the logits of some sequences at a time: those of a batch of training take gigabytes.
         n = len(hidden) if device.type == "cpu" else max(1, _POSITIONS // hidden.shape[1])
         parts = zip(split(hidden, n), split(targets, n), strict=True)
-        losses = torch.cat([token_losses(model.logits(part), own) for part, own in parts])
+        losses = torch.cat([token_losses(model.logits(part), own.clamp(min=0)) for part, own in parts])
+    if (targets < 0).any():
+        losses, inputs, targets = (each[targets >= 0] for each in (losses, inputs, targets))
     if by_class is not None:
         by_class.add(losses, targets, byte_counts.of(inputs, targets))
     text_nats, n_bytes = text_nats_and_bytes(losses, inputs, targets, byte_counts)

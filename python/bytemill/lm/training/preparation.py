@@ -12,6 +12,7 @@ import torch
 from bytemill.data.manifest import MANIFEST_NAME, shard_hashes
 from bytemill.data.verification import BackgroundCheck
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
+from bytemill.lm.batches import MarkedDocuments
 from bytemill.lm.device import matmul_rate, pick_precision, total_memory
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.hellaswag import read_items
@@ -47,6 +48,7 @@ from bytemill.tokenizer import open_tokenizer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bytemill.lm.batches import Documents
     from bytemill.lm.model_config import ModelConfig
     from bytemill.lm.planning import Precision
     from bytemill.lm.processes import Processes
@@ -114,11 +116,13 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
         batches = task.open_batches(config, tokenizer, processes, bos_id)
     if config.run.sample_every:
         prompt_ids(tokenizer, config.run.sample_prompt, bos_id)  # raises now instead of at the first sample
-    documents = (
-        document_mask(config, batches.tokens, tokenizer, "training.document_mask")
-        if config.training.document_mask
-        else None
-    )
+    documents: Documents | None = None
+    if config.training.document_mask and task is None:
+        documents = (
+            MarkedDocuments(config.training.reset_positions)
+            if batches.tokens.has_masks
+            else document_mask(config, batches.tokens, tokenizer, "training.document_mask")
+        )
     validation = {
         name: validation_set(folders, train_folders, tokenizer, config)
         for name, folders in validation_folders.items()
@@ -154,6 +158,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
             processes.count,
             device,
             prefetch=device.type == "cuda" if config.data.prefetch is None else config.data.prefetch,
+            documents=documents,
         ),
         validation=validation,
         hellaswag=hellaswag[: config.run.hellaswag_items or None],

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bytemill.data.verification import BackgroundCheck
-    from bytemill.lm.batches import DocumentMask, JoinedShards, ShardBatches
+    from bytemill.lm.batches import Documents, JoinedShards, ShardBatches
     from bytemill.lm.hellaswag import HellaSwagItem
     from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
@@ -422,7 +422,7 @@ class Run:
     """Id of the token between documents."""
     task: Task | None = None
     """What a run that tunes learns from."""
-    documents: DocumentMask | None = None
+    documents: Documents | None = None
     """With training.document_mask."""
     hellaswag: list[HellaSwagItem] = field(default_factory=list["HellaSwagItem"])
     """With run.hellaswag."""

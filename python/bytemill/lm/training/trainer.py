@@ -249,17 +249,20 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor
         first = run.batches.position + run.processes.rank * size
         n_own = run.batches.n_targets(first, size)
         inputs, targets = run.reader.take(size, run.step)
+        if not n_own:  # as windows of conversations may have; the loss needs a target, and its share is 0
+            targets[:, 0] = inputs[:, 0]
         with gradients_exchanged(run.model, compute_losses, now=index == len(passes) - 1):
             with autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
             # Gradients are averaged over the processes. Without padding, the divisor of equal passes is their number.
-            divisor = n_all / (n_own * run.processes.count)
+            divisor = n_all / (n_own * run.processes.count) if n_own else math.inf
             share = loss / divisor
             scaled = share if run.scale is None else share * run.scale.value
             scaled.backward()  # pyright: ignore[reportUnknownMemberType]
         total += cross_entropy / divisor
         own = targets >= 0 if n_own < targets.numel() else ...
-        n_bytes += run.byte_counts.of(inputs[own], targets[own]).sum()
+        if n_own:
+            n_bytes += run.byte_counts.of(inputs[own], targets[own]).sum()
         n_tokens += n_own
     if run.scale is not None:
         run.scale.unscale(run.model.parameters())

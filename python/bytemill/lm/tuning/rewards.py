@@ -6,14 +6,14 @@ function in a Python file does as well.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill.errors import RunConfigError
-from bytemill.system.extras import import_library
+from bytemill.errors import MissingExtraError, RunConfigError
 
 if TYPE_CHECKING:
     from bytemill.lm.tuning.rows import Row
@@ -90,15 +90,25 @@ def think_answer(prompt: str, answer: str, row: Row) -> dict[str, float]:
     return {"reward": right, "format": float(found is not None), "answer": right}
 
 
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.replace("_", "-")
+        raise MissingExtraError(
+            f"this reward needs the package {package}: {error}", hint=f"pip install {package}"
+        ) from error
+
+
 def math_answer(prompt: str, answer: str, row: Row) -> float:  # noqa: ARG001
     """Return 1 if `math-verify` finds the last expression equal to that of `row["answer"]`."""
-    library: Any = import_library("math_verify", "the reward math")
+    library = _library("math_verify")
     return float(library.verify(library.parse(str(row["answer"])), library.parse(answer)))
 
 
 def reasoning_gym(prompt: str, answer: str, row: Row) -> float:  # noqa: ARG001
     """Return the score of `reasoning-gym` for a row of one of its data sets, with `metadata.source_dataset`."""
-    library: Any = import_library("reasoning_gym", "the reward reasoning-gym")
+    library = _library("reasoning_gym")
     score = library.get_score_answer_fn(row["metadata"]["source_dataset"])
     return float(score(answer.strip(), row))
 

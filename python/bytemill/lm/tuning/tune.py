@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import RunConfigError
 from bytemill.lm.training.launch import train_on_devices
 from bytemill.lm.training.trainer import train
+from bytemill.lm.tuning.conversations import Dpo, SequenceMeans
 from bytemill.lm.tuning.grpo import Grpo
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from bytemill.lm.training.run import Task
     from bytemill.lm.training.run_folder import RunFolder
 
-TASKS: Mapping[str, Callable[[], Task] | None] = {"none": None, "sft": None, "grpo": Grpo}
-"""What makes the task of each `tuning.method`; None: the ids of shards, with their mask if they have one."""
+TASKS: Mapping[str, Callable[[], Task]] = {"dpo": Dpo, "grpo": Grpo}
+"""What makes the task of a `tuning.method`; the others learn from the ids of shards and their masks."""
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "sft": {"data.packing": "documents", "training.document_mask": True, "optimizer.learning_rate": 1e-4},
@@ -57,7 +58,9 @@ def tune(
         raise RunConfigError(
             "training.init_from is not set", hint="name the model to tune: --training.init-from RUN"
         )
-    make_task = TASKS[config.tuning.method]
+    make_task = TASKS.get(config.tuning.method)
+    if config.tuning.method == "sft" and config.tuning.loss_mean == "sequence":
+        make_task = SequenceMeans
     if make_task is None:
         return train_on_devices(resolved, n_processes, overwrite=overwrite, on_record=on_record)
     if n_processes > 1:
