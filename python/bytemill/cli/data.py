@@ -1,6 +1,7 @@
 """The commands `bytemill data encode` and `bytemill data info`."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from bytemill.storage import shown
 from bytemill.system.units import format_bytes, format_rate, format_seconds, plural
 
 if TYPE_CHECKING:
-    from bytemill.data import Manifest
+    from bytemill.data import EncodeProgress, Manifest
 
 app = App(
     name="data",
@@ -34,18 +35,37 @@ app.command("bytemill.cli.data_get:app", name="get", help="Download a well-known
   bytemill data encode gpt2 fineweb/ -o shards --layout llmc
   bytemill data encode gpt2 web.parquet -o shards --validation-fraction 0.01
   bytemill data encode gpt2 books/ code/ -o shards --shuffle 1
-  bytemill data encode gpt2 fineweb/ -o shards --executor ray --ray-address auto""",
+  bytemill data encode gpt2 fineweb/ -o shards --executor ray --ray-address auto
+  bytemill data encode model/ --conversations chats.jsonl -o chats --max-tokens 2048""",
 )
 def encode(
     tokenizer_file: options.TokenizerFile,
     /,
-    *inputs: options.Inputs,
+    *inputs: Annotated[options.Inputs, Parameter(required=False)],
     output_folder: Annotated[
         Path,
         Parameter(
             name=["--output", "-o"], help="The output folder, or the URL of one: s3://, gs:// or az://."
         ),
     ],
+    conversations: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--conversations",
+            metavar="FILE",
+            help="JSON lines of conversations, instead of INPUTS: messages; conversations of from and value; "
+            "prompt with completion or response; or chosen and rejected, for two sets of shards. Every shard gets "
+            "a mask of what the assistant says. Repeat for several files.",
+        ),
+    ] = (),
+    max_tokens: Annotated[
+        int | None,
+        Parameter(
+            validator=Number(gte=1),
+            converter=options.count,
+            help="Most ids of a conversation: leave out whole turns at its end.",
+        ),
+    ] = None,
     corpus: CorpusOptions = CorpusOptions(),  # noqa: B008  (it is immutable)
     layout: Annotated[LayoutName, Parameter(metavar="LAYOUT", help="Layout of the files.")] = "npy",
     shard_tokens: Annotated[
@@ -97,12 +117,24 @@ def encode(
     from bytemill.cli.profile import profiled
     from bytemill.cli.summaries import manifest_notes
     from bytemill.data import EncodeSettings
+    from bytemill.data.encode import conversation_sets, located_rows
+    from bytemill.data.manifest import ConversationSettings
     from bytemill.tokenizer import open_tokenizer
 
+    if bool(inputs) == bool(conversations):
+        raise CycloptsError("name INPUTS, or files of conversations with --conversations FILE")
+    if conversations and (bos or prepend_bos or no_separators or corpus != CorpusOptions()):
+        raise CycloptsError(
+            "--conversations FILE writes what the chat template makes of rows: leave out options of text"
+        )
+    if max_tokens is not None and not conversations:
+        raise CycloptsError("--max-tokens needs --conversations FILE")
     if processes.is_distributed and (profile or profile_file is not None):
         raise CycloptsError("--profile measures one process: leave out --executor")
     tokenizer = open_tokenizer(tokenizer_file)
-    source = corpus.corpus(inputs, repeat_by_weight=True)
+    if conversations:
+        corpus = replace(corpus, format="text", documents="line")
+    source = corpus.corpus(inputs or conversations, repeat_by_weight=True)
     settings = EncodeSettings(
         layout=layout,
         shard_tokens=shard_tokens,
@@ -113,35 +145,48 @@ def encode(
         validation_fraction=validation_fraction,
         split_seed=split_seed,
         shuffle_seed=shuffle,
+        conversations=ConversationSettings(max_tokens=max_tokens) if conversations else None,
+    )
+    sets = (
+        conversation_sets(source, output_folder, settings) if conversations else [(output_folder, settings)]
     )
     started = time.monotonic()
-    with profiled(profile, profile_file, [tokenizer_file, *source.input_files]) as measured:
-        encoded = encoding.encode(
-            processes,
-            tokenizer,
-            source,
-            output_folder,
-            settings,
-            threads=threads,
-            overwrite=overwrite,
-            recheck=recheck,
-            as_json=as_json,
-            quiet=quiet,
-        )
-    if encoded is None:
-        return
-    manifest, last = encoded
-    manifests, seconds = _manifests(output_folder, manifest), time.monotonic() - started
+    manifests: dict[Path, Manifest] = {}
+    progress: list[EncodeProgress | None] = []
+    with (
+        profiled(profile, profile_file, [tokenizer_file, *source.input_files]) as measured,
+        located_rows(source),
+    ):
+        for folder, each in sets:
+            encoded = encoding.encode(
+                processes,
+                tokenizer,
+                source,
+                folder,
+                each,
+                threads=threads,
+                overwrite=overwrite,
+                recheck=recheck,
+                as_json=as_json,
+                quiet=quiet,
+            )
+            if encoded is None:
+                return
+            manifests |= _manifests(folder, encoded[0])
+            progress.append(encoded[1])
+    seconds = time.monotonic() - started
     if as_json or not quiet:
         _show(manifests, as_json=as_json, more=measured.to_json())
-    if not as_json and not quiet and not (last and last.already_complete):
-        if last is None:  # several processes
+    if not as_json and not quiet and not all(last and last.already_complete for last in progress):
+        if None in progress:  # several processes
             n_bytes = sum(each.n_bytes for each in manifests.values())
             rates = format_rate(n_bytes, seconds, "bytes")
         else:
-            tokens_rate = format_rate(last.n_tokens - last.n_tokens_before, seconds, "tokens")
-            rates = f"{format_rate(last.n_bytes - last.n_bytes_before, seconds, 'bytes')}, {tokens_rate}"
+            n_tokens = sum(last.n_tokens - last.n_tokens_before for last in progress if last)
+            n_bytes = sum(last.n_bytes - last.n_bytes_before for last in progress if last)
+            rates = f"{format_rate(n_bytes, seconds, 'bytes')}, {format_rate(n_tokens, seconds, 'tokens')}"
         output.write_line(f"\n  encoded in {format_seconds(seconds)}: {rates}")
+    manifest = next(iter(manifests.values()))
     notes = settings.document_notes(source, list(manifests.values()))
     for note in [*manifest_notes(manifest), *notes]:
         output.note(note, quiet=quiet)
@@ -159,6 +204,13 @@ def info(
     /,
     *,
     verify: Annotated[bool, Parameter(help="Compare every shard with its sha256.")] = False,
+    tokenizer: Annotated[
+        str | None,
+        Parameter(
+            help="The tokenizer of conversations, to show some of them with what the assistant says in colour."
+        ),
+    ] = None,
+    examples: Annotated[int, Parameter(validator=Number(gte=1), help="Number of conversations to show.")] = 3,
     as_json: options.Json = False,
 ) -> None:
     """Show the contents of a shard folder, or of both parts of a split corpus.
@@ -166,19 +218,25 @@ def info(
     What a killed encoding left of its finished result is removed, with a note.
     With --verify, the exit code is 1 if a shard is damaged.
     """
-    from bytemill.cli.summaries import manifest_notes
+    from bytemill.cli.summaries import manifest_notes, write_examples
     from bytemill.data import read_manifest
     from bytemill.data import verify as find_problems
-    from bytemill.data.manifest import parts_of
+    from bytemill.data.manifest import parts_of, sets_of
     from bytemill.data.object_store import unnamed_files
     from bytemill.errors import ShardError
     from bytemill.storage import StoreFolder, url_of
 
-    folders = parts_of(folder)
+    folders = [part for each in sets_of(folder) for part in parts_of(each)]
     problems = [problem for path in folders for problem in find_problems(path)] if verify else None
     manifests = {each: read_manifest(each) for each in folders}
     _show(manifests, as_json=as_json, problems=problems)
-    _remove_leftovers(folder, folders)
+    for each in sets_of(folder):
+        _remove_leftovers(each, parts_of(each))
+    if tokenizer is not None and not as_json:
+        from bytemill.tokenizer import open_tokenizer
+
+        for each in folders:
+            write_examples(each, open_tokenizer(tokenizer), examples)
     for each, manifest in manifests.items():
         if (url := url_of(each)) is None:
             continue

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bytemill.cli import output
 from bytemill.corpus.documents import CorpusCounts
-from bytemill.storage import shown
+from bytemill.data.manifest import PAIR
+from bytemill.errors import ShardError
+from bytemill.storage import shown, url_of
 from bytemill.system.units import (
     format_bytes,
     format_count,
@@ -18,14 +23,15 @@ from bytemill.system.units import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bytemill.data import Manifest
+    from bytemill.data import Manifest, StoredTokens, TokenShards
+    from bytemill.tokenizer import Tokenizer
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write a summary of a shard folder."""
     output.write_line(f"{output.styled(shown(folder), '1')}: {plural(manifest.n_tokens, 'token')}")
     output.write_line()
-    output.write_fields(_shard_fields(manifest))
+    output.write_fields([*_shard_fields(manifest), *_target_fields(manifest, folder)])
     output.write_line()
     output.write_table(
         ("shard", "tokens", "size"),
@@ -51,7 +57,11 @@ def manifests_to_json(
     """Write the totals and the manifests of the parts of a split corpus as JSON."""
     found = {} if problems is None else {"problems": problems}
     parts = {
-        folder.name: {"folder": shown(folder), **manifest.to_dict()} for folder, manifest in manifests.items()
+        f"{folder.parent.name}/{folder.name}" if folder.parent.name in PAIR else folder.name: {
+            "folder": shown(folder),
+            **manifest.to_dict(),
+        }
+        for folder, manifest in manifests.items()
     }
     all_parts = list(manifests.values())
     totals = {
@@ -100,8 +110,11 @@ def corpus_notes(counts: CorpusCounts) -> list[str]:
 def _shard_fields(manifest: Manifest) -> list[tuple[str, str]]:
     settings = manifest.settings
     index = f", their ends in {manifest.documents.file}" if manifest.documents else ""
+    what = "empty" if settings.conversations is None else "longer"
     empty = (
-        f", {plural(manifest.n_empty_documents, 'empty one')} left out" if manifest.n_empty_documents else ""
+        f", {plural(manifest.n_empty_documents, f'{what} one')} left out"
+        if manifest.n_empty_documents
+        else ""
     )
     fields = [
         ("text", f"{format_bytes(manifest.n_bytes)} from {plural(len(manifest.sources), 'source')}"),
@@ -114,6 +127,15 @@ def _shard_fields(manifest: Manifest) -> list[tuple[str, str]]:
         ("tokenizer", f"{manifest.fingerprint[:12]}…, {plural(manifest.n_vocab, 'token')}"),
         ("separator", _separator(settings.document_separator, append=settings.append_separator)),
     ]
+    if settings.conversations is not None:
+        named = dict(fields)
+        limit = settings.conversations.max_tokens
+        whole = "" if limit is None else f", whole turns of at most {plural(limit, 'token')}"
+        fields = [
+            ("rows", named["text"]),
+            ("conversations", named["documents"] + whole),
+            *((name, named[name]) for name in ("layout", "tokenizer")),
+        ]
     if settings.prepended is not None:
         fields.append(("begins with", json.dumps(settings.prepended)))
     if settings.shuffle_seed is not None:
@@ -122,6 +144,56 @@ def _shard_fields(manifest: Manifest) -> list[tuple[str, str]]:
         share = f"{100 * settings.validation_fraction:g} % of the documents, seed {settings.split_seed}"
         fields.append(("part", manifest.part if manifest.part == "train" else f"{manifest.part}: {share}"))
     return fields
+
+
+def _target_fields(manifest: Manifest, folder: Path) -> list[tuple[str, str]]:
+    """Return what distinguishes shards of conversations."""
+    if manifest.settings.conversations is None:
+        return []
+    n_targets = _open(folder).n_targets
+    share = 100 * n_targets / max(1, manifest.n_tokens)
+    return [("targets", f"{plural(n_targets, 'token')}, {share:.1f} %")]
+
+
+def _open(folder: Path) -> TokenShards | StoredTokens:
+    from bytemill.data import StoredTokens, TokenShards
+
+    url = url_of(folder)
+    return TokenShards(folder) if url is None else StoredTokens(url, cache_bytes=0)
+
+
+def write_examples(folder: Path, tokenizer: Tokenizer, n_examples: int) -> None:
+    """Write the first conversations of a shard folder: targets in green, or between « and », and other tokens dim.
+
+    Raises:
+        ShardError: The shards are not of conversations, or of another tokenizer.
+    """
+    tokens = _open(folder)
+    if tokens.manifest.fingerprint != tokenizer.fingerprint:
+        raise ShardError(
+            f"{shown(folder)} was encoded with tokenizer {tokens.manifest.fingerprint}, not {tokenizer.fingerprint}",
+            hint="name the tokenizer that encoded it",
+        )
+    n_targets, ends = tokens.n_targets, tokens.document_ends()
+    output.write_line(f"\n{output.styled(shown(folder), '1')}: {plural(n_targets, 'target')}")
+    start = 0
+    shown_ends: list[int] = [] if ends is None else ends[:n_examples].tolist()
+    for end in shown_ends:
+        ids, mask = tokens.read(start, end), tokens.mask(start, end)
+        bounds = [0, *(np.flatnonzero(mask[1:] != mask[:-1]) + 1).tolist(), len(ids)]
+        text = "".join(
+            _target(tokenizer.decode(ids[first:stop]), is_target=bool(mask[first]))
+            for first, stop in pairwise(bounds)
+        )
+        output.write_line(f"\n{text}")
+        start = end
+
+
+def _target(text: str, *, is_target: bool) -> str:
+    if not is_target:
+        return output.styled(text, "2")
+    coloured = output.styled(text, "32")
+    return coloured if coloured != text else f"«{text}»"
 
 
 def _separator(separator: str | None, *, append: bool) -> str:

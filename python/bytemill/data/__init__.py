@@ -2,7 +2,7 @@
 
 from bytemill.data.convert import ConvertProgress, convert_shards
 from bytemill.data.corpus_reader import ShardCorpus
-from bytemill.data.encode import encode_corpus
+from bytemill.data.encode import encode_conversations, encode_corpus
 from bytemill.data.manifest import Manifest, ShardInfo, ShardSettings, SourceInfo, read_manifest
 from bytemill.data.pipeline import EncodeProgress
 from bytemill.data.reader import StoredTokens, TokenShards
@@ -22,6 +22,7 @@ __all__ = [
     "StoredTokens",
     "TokenShards",
     "convert_shards",
+    "encode_conversations",
     "encode_corpus",
     "read_manifest",
     "reencode_shards",

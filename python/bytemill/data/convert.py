@@ -111,6 +111,7 @@ def convert_shards(
     """
     target = layout_named(layout)
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
+    tokens.refuse_masks()
     _check(tokens, tokenizer, Path(source))
     check_folder_is_no_input(
         out_folder, files=map(str, tokens.files), folders=tokens.folders, replaced=is_replaced_name

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bytemill.corpus import Corpus
+from bytemill.data.conversations import ConversationError, is_pair
+from bytemill.data.manifest import MANIFEST_NAME, PAIR, ConversationSettings
 from bytemill.data.pipeline import EncodeProgress, encode_parts
 from bytemill.data.settings import AllowedSpecial, EncodeSettings, EncodingJob, Errors, ShardTokenizer
 from bytemill.data.target import ShardTarget, target_of
 from bytemill.data.unfinished import OVERWRITE_HINT
-from bytemill.errors import ShardError
+from bytemill.errors import CorpusError, ShardError, TokenizerError
+from bytemill.storage import exists, shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from bytemill.corpus import CorpusInputs, DocumentSource
     from bytemill.data.manifest import Manifest, ShardInfo
+    from bytemill.tokenizer import Tokenizer
 
 
 CHECKPOINT_BYTES = 128 << 20
@@ -153,6 +159,130 @@ def encode_with(
             saved=out.uploads and out.uploads.keep_for,
         )
         return out.publish(manifests, job.request)[0]
+
+
+def encode_conversations(
+    tokenizer: Tokenizer,
+    inputs: CorpusInputs,
+    out_folder: str | os.PathLike[str],
+    *,
+    max_tokens: int | None = None,
+    layout: str = EncodeSettings.layout,
+    shard_tokens: int = EncodeSettings.shard_tokens,
+    validation_fraction: float = EncodeSettings.validation_fraction,
+    split_seed: int = EncodeSettings.split_seed,
+    shuffle_seed: int | None = EncodeSettings.shuffle_seed,
+    progress: Callable[[EncodeProgress], None] | None = None,
+    note: Callable[[str], None] | None = None,
+    overwrite: bool = False,
+    recheck: bool = False,
+) -> list[Manifest]:
+    """Encode conversations to shards with masks of what the assistant says.
+
+    Every document is a conversation: its ids are those of `Tokenizer.apply_chat_template`, and its mask is that of
+    `render_conversation`. `documents.npy` has their ends.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        inputs: Names of files of JSON lines. A row has `messages`, `conversations` (with `from` and `value`), or
+            `prompt` with `completion` or `response`; and optionally `tools` and `system`. Rows with `chosen` and
+            `rejected` make two sets of shards in the folders of these names, in the same order. Messages of a prompt
+            are no targets.
+        out_folder: See `encode_corpus`.
+        max_tokens: Most ids of a conversation. Whole turns at its end are left out, and the conversation if the first
+            turn does not fit.
+        layout: See `encode_corpus`, as for the others.
+        shard_tokens: Ids per shard.
+        validation_fraction: Fraction of the conversations in the folder `validation`.
+        split_seed: Seed of the hash that chooses them.
+        shuffle_seed: Seed of a random order.
+        progress: See `encode_corpus`.
+        note: See `encode_corpus`.
+        overwrite: Replace existing shards.
+        recheck: Compare all text with existing shards.
+
+    Returns:
+        The manifest of the shards, or those of `chosen` and `rejected`; of a split corpus those of `train`.
+
+    Raises:
+        TokenizerError: There is no chat template, or a row has no conversation that it accepts.
+        BytemillError: As for `encode_corpus`.
+    """
+    settings = EncodeSettings(
+        layout=layout,
+        shard_tokens=shard_tokens,
+        validation_fraction=validation_fraction,
+        split_seed=split_seed,
+        shuffle_seed=shuffle_seed,
+        conversations=ConversationSettings(max_tokens=max_tokens),
+    )
+    source = Corpus(inputs, format="text", documents="line")
+    with located_rows(source):
+        return [
+            encode_with(
+                tokenizer,
+                source,
+                folder,
+                each,
+                progress=progress,
+                note=note,
+                overwrite=overwrite,
+                recheck=recheck,
+            )
+            for folder, each in conversation_sets(source, Path(out_folder), settings)
+        ]
+
+
+def conversation_sets(
+    source: Corpus, out_folder: Path, settings: EncodeSettings
+) -> list[tuple[Path, EncodeSettings]]:
+    """Return the folder and the settings of each set of conversations: of the two answers if the first row has them.
+
+    Raises:
+        ConversationError: The first row is no JSON object.
+        CorpusError: The corpus can be read only once.
+    """
+    if not source.can_resume:
+        raise CorpusError(
+            f"{source.source_names[0]} can be read only once", hint="save the conversations to a file"
+        )
+    row = b""
+    with closing(source.read()) as batches:
+        for batch in batches:
+            row += bytes(batch.data[: batch.ends[0]])
+            if not (batch.is_open and len(batch.ends) == 1):
+                break
+    if settings.conversations is None or not is_pair(row.decode()):
+        return [(out_folder, settings)]
+    if exists(out_folder / MANIFEST_NAME):
+        raise ShardError(f"{shown(out_folder)} already contains other shards", hint="choose another folder")
+    return [
+        (out_folder / side, replace(settings, conversations=replace(settings.conversations, side=side)))
+        for side in PAIR
+    ]
+
+
+@contextmanager
+def located_rows(source: Corpus) -> Generator[None]:
+    """Add the file and the line to a `ConversationError` of the block."""
+    try:
+        yield
+    except ConversationError as error:
+        raise ConversationError(
+            TokenizerError(f"{_place(source, error.row)}: {error}", hint=error.hint), ""
+        ) from error
+
+
+def _place(source: Corpus, row: str) -> str:
+    for name in source.input_files:
+        with (
+            suppress(OSError, UnicodeDecodeError),
+            Path(name).open(encoding="utf-8-sig", newline="\n") as lines,
+        ):
+            for number, line in enumerate(lines, 1):
+                if line.rstrip("\r\n") == row:
+                    return f"{name}:{number}"
+    return f"{source.source_names[0]}, row {row:.80}"
 
 
 def finished_shards(

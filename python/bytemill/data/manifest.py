@@ -20,12 +20,17 @@ VERSION = 3
 MANIFEST_NAME = "manifest.json"
 PARTS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 """Folders of the parts of a split corpus."""
+PAIR: tuple[Literal["chosen", "rejected"], ...] = ("chosen", "rejected")
+"""Folders of the two answers of pairs of conversations, and the keys of rows that have them."""
 UNFINISHED_NAME = "UNFINISHED.txt"
 """Marks a folder whose encoding is running or was interrupted. Such a folder has no manifest."""
 
 SHARD_TOKENS = Strict(ge=1, lt=1 << 63)
 VALIDATION_FRACTION = Strict(ge=0, lt=1)
 SEED = Strict(ge=0, lt=1 << 64)
+
+MASK_SUFFIX = ".mask"
+"""Suffix of the file beside a shard with a bit for each id, 1 for targets; the first id has the lowest bit."""
 
 _TAG = r"(\.[0-9a-f]{12})?"
 """In an object store the names of files have the tag of the encoding that wrote them."""
@@ -81,13 +86,13 @@ def is_shard_name(name: str) -> bool:
 
 
 def is_sidecar_name(name: str) -> bool:
-    """Return True if `name` is the document index or a sidecar file of a registered layout.
+    """Return True if `name` is the document index, a mask or a sidecar file of a registered layout.
 
     >>> is_sidecar_name("shard_00007.idx"), is_sidecar_name("shard_00007.bin")
     (True, False)
     """
     suffixes = (suffix for layout in LAYOUTS.values() for suffix in layout.sidecar_suffixes)
-    return is_documents_name(name) or _has_suffix(name, suffixes)
+    return is_documents_name(name) or _has_suffix(name, (MASK_SUFFIX, *suffixes))
 
 
 def _has_suffix(name: str, suffixes: Iterable[str]) -> bool:
@@ -130,7 +135,12 @@ class ShardInfo(Record):
     sha256: Text
     """Of the whole file, in hexadecimal."""
     sidecars: tuple[FileInfo, ...] = ()
-    """Sidecar files of the layout, such as an index."""
+    """Sidecar files of the layout, such as an index, and the mask of conversations."""
+
+    @property
+    def mask(self) -> FileInfo | None:
+        """The mask of conversations."""
+        return next((info for info in self.sidecars if info.file.endswith(MASK_SUFFIX)), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +163,18 @@ class SourceInfo(Record):
     """Bytes of text."""
     stamp: SourceStamp | None = field(default=None, compare=False)
     """None if it is not a regular file of this machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversationSettings(Record):
+    """Options of shards of conversations, whose documents are conversations with masks."""
+
+    max_tokens: Annotated[int, SHARD_TOKENS] | None = None
+    """Most ids of a conversation. Whole turns at its end are left out."""
+    side: Literal["chosen", "rejected"] | None = None
+    """Which of the two answers of each row."""
+    template: Text = ""
+    """SHA-256 of the chat template and the special tokens that it uses (`template_hash`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +201,8 @@ class ShardSettings(Record):
     """Seed of the hash that divides them."""
     shuffle_seed: Annotated[int, SEED] | None = None
     """Seed of the order of the documents; None for the order of the corpus."""
+    conversations: ConversationSettings | None = None
+    """Set if the documents are conversations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +250,11 @@ class Manifest(Record):
         total = sum(shard.n_tokens for shard in self.shards)
         if total != self.n_tokens:
             raise ValueError(f"its shards have {total:,} tokens in total, but n_tokens is {self.n_tokens:,}")
+        for shard in self.shards if self.settings.conversations else ():
+            if shard.mask is None or shard.mask.n_bytes != -(-shard.n_tokens // 8):
+                raise ValueError(
+                    f"{shard.file} has no mask with a bit for each of its {shard.n_tokens:,} tokens"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +278,15 @@ def parts_of(folder: Path) -> list[Path]:
     parts = [folder / name for name in PARTS]
     is_split = not exists(folder / MANIFEST_NAME) and all(exists(part / MANIFEST_NAME) for part in parts)
     return parts if is_split else [folder]
+
+
+def sets_of(folder: Path) -> list[Path]:
+    """Return the folders `chosen` and `rejected` of pairs of conversations, or `folder` itself."""
+    sides = [folder / name for name in PAIR]
+    is_pairs = not exists(folder / MANIFEST_NAME) and all(
+        exists(part / MANIFEST_NAME) for side in sides for part in parts_of(side)
+    )
+    return sides if is_pairs else [folder]
 
 
 def files_of(manifest: Manifest) -> list[ShardInfo | FileInfo]:

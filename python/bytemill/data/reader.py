@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from bytemill.data.layouts import layout_named
+from bytemill.data.layouts import layout_named, map_array
 from bytemill.data.manifest import MANIFEST_NAME, Manifest, files_of, read_manifest
 from bytemill.data.verification import documents_problem, open_shard, size_problems
 from bytemill.errors import BytemillError, ShardError
@@ -30,8 +30,10 @@ from bytemill.system.locks import try_lock
 from bytemill.system.paths import cache_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
+
+    from bytemill.data.manifest import FileInfo
 
 
 TokenArray: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
@@ -60,6 +62,24 @@ class TokenShards:
         self._starts = [0, *accumulate(shard.n_tokens for shard in self.manifest.shards)]
         _ = self.arrays  # a damaged folder is an error now, not at the first read
 
+    def mask(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return True for each id from `start` to `stop` (exclusive) that is a target of a conversation.
+
+        Raises:
+            IndexError: If the range is not within the tokens.
+            ShardError: If the shards are not of conversations, or a mask is damaged.
+        """
+        return self._masks.read(start, stop)
+
+    @property
+    def n_targets(self) -> int:
+        """The number of ids that are targets. Raises as `mask`."""
+        return self._masks.n_targets
+
+    @cached_property
+    def _masks(self) -> _Masks:
+        return _Masks(self.manifest, lambda info: self.folder / info.file)
+
     @cached_property
     def arrays(self) -> list[TokenArray]:
         """Ids of each shard, read-only."""
@@ -67,7 +87,7 @@ class TokenShards:
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled mapping would contain the file. Another process may have another current folder.
-        state = {name: value for name, value in self.__dict__.items() if name != "arrays"}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("arrays", "_masks")}
         return {**state, "folder": self.folder.absolute()}
 
     def __len__(self) -> int:
@@ -133,6 +153,43 @@ class TokenShards:
 
     def __repr__(self) -> str:
         return f"TokenShards({str(self.folder)!r}, n_tokens={self.n_tokens}, dtype={self.dtype.name})"
+
+
+class _Masks:
+    """The masks of the shards of a folder, mapped from the disk.
+
+    Args:
+        manifest: Manifest of the folder.
+        path_of: Returns the path of a file on this machine.
+    """
+
+    def __init__(self, manifest: Manifest, path_of: Callable[[FileInfo], Path]) -> None:
+        if manifest.settings.conversations is None:
+            raise ShardError(
+                "the shards have no masks", hint="encode conversations: bytemill data encode --conversations"
+            )
+        self._n_tokens = manifest.n_tokens
+        self._starts = [0, *accumulate(shard.n_tokens for shard in manifest.shards)]
+        masks = [shard.mask for shard in manifest.shards if shard.mask is not None]
+        self._bits = [map_array(path_of(mask), "uint8", mask.n_bytes) for mask in masks]
+
+    @property
+    def n_targets(self) -> int:
+        """The number of bits that are set."""
+        n_set = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)
+        return sum(int(np.bincount(bits, minlength=256) @ n_set) for bits in self._bits)
+
+    def read(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `TokenShards.mask`."""
+        if not 0 <= start <= stop <= self._n_tokens:
+            raise IndexError(f"tokens {start} to {stop} of {self._n_tokens}")
+        found = [np.empty(0, np.bool_)]
+        for bits, first, end in zip(self._bits, self._starts, self._starts[1:], strict=False):
+            low, high = max(start, first) - first, min(stop, end) - first
+            if low < high:
+                unpacked = np.unpackbits(bits[low // 8 : -(-high // 8)], bitorder="little")
+                found.append(unpacked[low % 8 :][: high - low].astype(np.bool_))
+        return np.concatenate(found)
 
 
 def _open_arrays(folder: Path, manifest: Manifest) -> list[TokenArray]:
@@ -236,6 +293,19 @@ class StoredTokens:
         path = self._cache.fetch(info.file, info.sha256)
         npy = layout_named("npy")
         return npy.open(path, "uint64", npy.inspect(path).n_tokens)
+
+    def mask(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `TokenShards.mask`. The masks are copied to the cache folder first."""
+        return self._masks.read(start, stop)
+
+    @property
+    def n_targets(self) -> int:
+        """See `TokenShards.n_targets`."""
+        return self._masks.n_targets
+
+    @cached_property
+    def _masks(self) -> _Masks:
+        return _Masks(self.manifest, lambda info: self._cache.fetch(info.file, info.sha256))
 
     def close(self) -> None:
         """Stop copying and reading ahead."""

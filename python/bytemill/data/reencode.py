@@ -55,6 +55,7 @@ def shard_corpus(
         ShardError: If the source cannot be read, is damaged or is of another tokenizer.
     """
     tokens = open_tokens(source, layout=source_layout, dtype=source_dtype)
+    tokens.refuse_masks()
     if verify and tokens.manifest:
         require_intact(tokens.files[0].parent, tokens.manifest)
     if separator is None and tokens.manifest is None and _END_OF_TEXT in tokenizer.special_tokens:

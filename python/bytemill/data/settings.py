@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from bytemill._core import __version__
 from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.options import check_separator
+from bytemill.data.conversations import ConversationEncoder, template_hash
 from bytemill.data.layouts import layout_named
 from bytemill.data.manifest import (
     PARTS,
     SEED,
     SHARD_TOKENS,
     VALIDATION_FRACTION,
+    ConversationSettings,
     Manifest,
     ShardSettings,
     SourceInfo,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from bytemill.formats.encoder import AnyEncoder
     from bytemill.formats.library import AnyDocumentEncoder
     from bytemill.system.records import Strict
+    from bytemill.tokenizer import Tokenizer
 
 
 AllowedSpecial: TypeAlias = "Literal['all', 'none', 'none_raise'] | Collection[str]"
@@ -98,6 +101,9 @@ class EncodeSettings:
     """Write the documents in random order, across all sources. The order depends only on this seed and on the number of
     documents before each one. Until the end the output folder also holds a copy of the text, and an interrupted run
     reads the corpus again before it resumes."""
+    conversations: ConversationSettings | None = None
+    """Set if every document is a row of JSON with a conversation. Nothing is prepended or appended then, and
+    `documents.npy` is always written."""
 
     def __post_init__(self) -> None:
         layout_named(self.layout)
@@ -125,8 +131,11 @@ class EncodeSettings:
 
     def resolved(self, tokenizer: ShardTokenizer, source: DocumentSource) -> ShardSettings:
         """Return the settings for a tokenizer and a corpus, as a manifest has them. Raises `SpecialTokenError`."""
-        prepended = self._prepended(tokenizer)
-        separator = self._separator(tokenizer, source, prepended) if self.separators else None
+        chats = self.conversations
+        if chats is not None:
+            chats = replace(chats, template=template_hash(cast("Tokenizer", tokenizer)))
+        prepended = None if chats else self._prepended(tokenizer)
+        separator = self._separator(tokenizer, source, prepended) if self.separators and not chats else None
         allowed = self.allowed_special
         return ShardSettings(
             shard_tokens=self.shard_tokens,
@@ -135,10 +144,11 @@ class EncodeSettings:
             document_separator=separator,
             append_separator=separator is not None,
             prepended=prepended,
-            document_index=self.document_index,
+            document_index=self.document_index or chats is not None,
             validation_fraction=float(self.validation_fraction),
             split_seed=self.split_seed,
             shuffle_seed=self.shuffle_seed,
+            conversations=chats,
         )
 
     def _prepended(self, tokenizer: ShardTokenizer) -> str | None:
@@ -177,6 +187,8 @@ class EncodeSettings:
         """
         notes: list[str] = []
         resolved = manifests[0].settings
+        if resolved.conversations is not None:
+            return notes
         if self.separators and resolved.document_separator is None and resolved.prepended is None:
             notes.append(
                 "the tokenizer has no usual special token for the end of documents, so none separates them "
@@ -283,6 +295,7 @@ class EncodingJob:
             self.settings.shard_tokens,
             self.tokenizer.fingerprint,
             document_index=self.settings.document_index,
+            has_masks=self.settings.conversations is not None,
             state=state,
             tag=tag,
             finished=finished,
@@ -363,11 +376,15 @@ def document_encoder(
     Raises:
         SpecialTokenError: A special token is unknown.
     """
+    is_split = settings.validation_fraction and not starts_inside
+    split = (settings.split_seed, int(settings.validation_fraction * 2**64)) if is_split else None
+    if settings.conversations is not None:
+        rows: Any = ConversationEncoder(cast("Tokenizer", tokenizer), settings.conversations)
+        return library.LibraryDocumentEncoder(rows, "all", split=split)
     separator = _id(tokenizer, settings.document_separator, "the document separator")
     first = _id(tokenizer, settings.prepended, "the prepended token")
     in_front = separator if layout.separator_in_front else None
     prefix = () if starts_inside else (in_front, first)
-    is_split = settings.validation_fraction and not starts_inside
     return library.document_encoder(
         tokenizer.core,
         settings.allowed_special,
@@ -375,7 +392,7 @@ def document_encoder(
         prefix=list(dict.fromkeys(token for token in prefix if token is not None)),
         suffix=separator if settings.append_separator and in_front is None and not ends_inside else None,
         stripped=None if ends_inside else in_front,
-        split=(settings.split_seed, int(settings.validation_fraction * 2**64)) if is_split else None,
+        split=split,
     )
 
 

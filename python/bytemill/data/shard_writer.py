@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bytemill.data.conversations import TARGET
 from bytemill.data.layouts import npy_header
 from bytemill.data.manifest import (
+    MASK_SUFFIX,
     FileInfo,
     ShardInfo,
     documents_name,
@@ -48,6 +50,7 @@ class ShardWriter:
         shard_tokens: Ids per shard.
         fingerprint: Fingerprint of the tokenizer, for the sidecar files.
         document_index: Write `documents.npy`.
+        has_masks: The ids of targets have the bit `TARGET`; write it to a mask beside each shard.
         state: A `checkpoint` of another writer with the same arguments. The files come out identical.
         tag: Tag in the names of the files (`shard_name`).
         finished: Called with each shard when it is finished, in the thread that writes.
@@ -66,6 +69,7 @@ class ShardWriter:
         fingerprint: str,
         *,
         document_index: bool = False,
+        has_masks: bool = False,
         state: WriterState | None = None,
         tag: str = "",
         finished: Callable[[ShardInfo], None] | None = None,
@@ -87,6 +91,9 @@ class ShardWriter:
         self._shard: HashedFile | None = None
         self._shard_ends: HashedFile | None = None
         """Ends of documents in the current shard, in tokens from the first shard, for layouts with sidecar files."""
+        self._has_masks = has_masks
+        self._shard_mask: HashedFile | None = None
+        """The mask of the current shard, a byte for each id."""
         self._documents: HashedFile | None = None
         self._n_removable = self._n_removed = 0
         """Finished shards whose ends no checkpoint needs any more, and those whose ends are removed."""
@@ -125,9 +132,10 @@ class ShardWriter:
     def checkpoint(self) -> WriterState:
         """Sync all files and return the state from which another writer resumes."""
         # A run resumes from this checkpoint or the one before it.
-        if self._layout.sidecar_suffixes:
+        if self._layout.sidecar_suffixes or self._has_masks:
             for index in range(self._n_removed, self._n_removable):
-                (self._folder / partial_name(_ends_name(index))).unlink(missing_ok=True)
+                for name in (_ends_name(index), _mask_name(index)):
+                    (self._folder / partial_name(name)).unlink(missing_ok=True)
             self._n_removed, self._n_removable = self._n_removable, len(self.shards)
         return WriterState(
             n_tokens=self.n_tokens,
@@ -135,6 +143,7 @@ class ShardWriter:
             shard=self._shard and self._shard.checkpoint(),
             ends=self._shard_ends and self._shard_ends.checkpoint(),
             documents=self._documents and self._documents.checkpoint(),
+            mask=self._shard_mask and self._shard_mask.checkpoint(),
         )
 
     def finish(self) -> tuple[tuple[ShardInfo, ...], FileInfo | None]:
@@ -150,7 +159,7 @@ class ShardWriter:
 
     def close(self) -> None:
         """Close all files and keep partial ones under their temporary names."""
-        for file in (self._shard, self._shard_ends, self._documents):
+        for file in (self._shard, self._shard_ends, self._shard_mask, self._documents):
             if file is not None:
                 file.close()
 
@@ -168,6 +177,11 @@ class ShardWriter:
             self._shard = HashedFile(path, header)
             if self._layout.sidecar_suffixes:
                 self._shard_ends = HashedFile(self._folder / _ends_name(len(self.shards)), b"")
+            if self._has_masks:
+                self._shard_mask = HashedFile(self._folder / _mask_name(len(self.shards)), b"")
+        if self._shard_mask is not None:
+            self._shard_mask.append(_as_bytes(ids >= TARGET, np.uint8))
+            ids = ids & (TARGET - 1)
         self._shard.append(_as_bytes(ids, self._item))
         self.n_tokens += len(ids)
 
@@ -187,6 +201,10 @@ class ShardWriter:
         sidecars = (
             [] if self._shard_ends is None else self._write_sidecars(shard.path, self._shard_ends, n_tokens)
         )
+        if self._shard_mask is not None:
+            bits = np.packbits(np.frombuffer(self._shard_mask.content(), np.uint8), bitorder="little")
+            self._shard_mask.close()
+            sidecars.append(self._write_sidecar(shard.path, MASK_SUFFIX, bits.tobytes()))
         sha256 = shard.finish(self._layout.header(self._dtype, n_tokens))
         info = ShardInfo(
             file=shard.path.name,
@@ -197,7 +215,7 @@ class ShardWriter:
         )
         self.shards.append(info)
         self._shard_start = self.n_tokens
-        self._shard = self._shard_ends = None
+        self._shard = self._shard_ends = self._shard_mask = None
         if self._finished is not None:
             self._finished(info)
 
@@ -206,13 +224,15 @@ class ShardWriter:
         ends_file.close()
         if not len(ends) or int(ends[-1]) != n_tokens:
             ends = np.append(ends, np.uint64(n_tokens))
-        sidecars: list[FileInfo] = []
-        stem = shard.name.removesuffix(self._layout.suffix)
-        for suffix, content in self._layout.sidecars(self._dtype, ends, self._fingerprint):
-            write_bytes(self._folder / (stem + suffix), content)
-            sha256 = hashlib.sha256(content).hexdigest()
-            sidecars.append(FileInfo(file=stem + suffix, n_bytes=len(content), sha256=sha256))
-        return sidecars
+        return [
+            self._write_sidecar(shard, suffix, content)
+            for suffix, content in self._layout.sidecars(self._dtype, ends, self._fingerprint)
+        ]
+
+    def _write_sidecar(self, shard: Path, suffix: str, content: bytes) -> FileInfo:
+        name = shard.name.removesuffix(self._layout.suffix) + suffix
+        write_bytes(self._folder / name, content)
+        return FileInfo(file=name, n_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
     def _resume(self, state: WriterState) -> None:
         """Open the files of another writer and remove what it wrote after `state`."""
@@ -224,6 +244,10 @@ class ShardWriter:
         if state.ends is not None:
             self._shard_ends = HashedFile(
                 self._folder / _ends_name(len(self.shards)), b"", n_bytes=state.ends.n_bytes
+            )
+        if state.mask is not None:
+            self._shard_mask = HashedFile(
+                self._folder / _mask_name(len(self.shards)), b"", n_bytes=state.mask.n_bytes
             )
         if state.documents is not None:
             self._documents = HashedFile(*self._index(), n_bytes=state.documents.n_bytes)
@@ -275,6 +299,7 @@ def resume_problem(
     partial = (
         (shard_name(number, layout.suffix, tag), layout.header(dtype, shard_tokens), state.shard),
         (_ends_name(number), b"", state.ends),
+        (_mask_name(number), b"", state.mask),
         (documents_name(tag), npy_header("uint64", 0), state.documents),
     )
     problems = (
@@ -285,6 +310,10 @@ def resume_problem(
 
 def _ends_name(index: int) -> str:
     return f"{shard_name(index, '')}.ends"
+
+
+def _mask_name(index: int) -> str:
+    return f"{shard_name(index, '')}.targets"
 
 
 _READ_BYTES = 1 << 20

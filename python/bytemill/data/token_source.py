@@ -132,6 +132,14 @@ class TokenSource:
             npy = layout_named("npy")
             self._document_ends = npy.open(Path(path), "uint64", npy.inspect(Path(path)).n_tokens)
 
+    def refuse_masks(self) -> None:
+        """Raise `ShardError` if the ids have masks, which only encoding writes."""
+        if self.manifest is not None and self.manifest.settings.conversations is not None:
+            raise ShardError(
+                f"{self.name} contains conversations, whose masks would be lost",
+                hint="encode the conversations again",
+            )
+
     @property
     def dtype(self) -> str:
         """NumPy's name of the type of the ids; "int64" if the files differ."""

@@ -78,6 +78,8 @@ class WriterState(Record):
     """The partial file of document ends in that shard."""
     documents: PartialInfo | None
     """The partial document index."""
+    mask: PartialInfo | None = None
+    """The mask of the partial shard, a byte for each id."""
 
 
 @dataclass(frozen=True, kw_only=True)

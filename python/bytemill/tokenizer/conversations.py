@@ -62,6 +62,7 @@ def render_conversation(
     *,
     tools: Sequence[Any] | None = None,
     max_tokens: int | None = None,
+    n_prompt: int = 0,
 ) -> Conversation:
     """Return the ids of a conversation, and which of them are targets.
 
@@ -74,11 +75,12 @@ def render_conversation(
         tools: As for `Tokenizer.apply_chat_template`.
         max_tokens: Leave out messages at the end, so that the conversation ends with a turn of the assistant and has at
             most this many ids.
+        n_prompt: Number of messages at the start that have no targets.
 
     Raises:
         TokenizerError: There is no template, or it rejects a message or leaves out what the assistant says; a role is
-            unknown; no message is the assistant's; a text has a lone surrogate; or the first turn of the assistant ends
-            after `max_tokens`.
+            unknown; no message is the assistant's; or a text has a lone surrogate.
+        TurnTooLongError: The first turn of the assistant ends after `max_tokens`.
 
     >>> from bytemill import Tokenizer
     >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [], ["</s>"])
@@ -90,25 +92,34 @@ def render_conversation(
     >>> tok.decode([i for i, is_target in zip(example.ids, example.mask) if is_target])
     'Hello.</s>'
     """
-    check_messages(messages)
-    rendered = _Rendering(tokenizer, messages, tools).conversation()
+    check_messages(messages, n_prompt)
+    rendered = _Rendering(tokenizer, messages, tools).conversation(n_prompt)
     if max_tokens is None or len(rendered.ids) <= max_tokens:
         return rendered
     ends = [number for number, message in enumerate(messages, 1) if message["role"] == "assistant"]
+    ends = [end for end in ends if end > n_prompt]
 
     def n_tokens(end: int) -> int:
         return len(tokenizer.encode(_Rendering(tokenizer, messages[:end], tools).text))
 
     n_turns = bisect_right(ends, max_tokens, key=n_tokens)
     if not n_turns:
-        raise TokenizerError(
+        raise TurnTooLongError(
             f"the first turn of the assistant ends after {n_tokens(ends[0]):,} tokens, and max_tokens is {max_tokens:,}"
         )
-    return _Rendering(tokenizer, messages[: ends[n_turns - 1]], tools).conversation()
+    return _Rendering(tokenizer, messages[: ends[n_turns - 1]], tools).conversation(n_prompt)
 
 
-def check_messages(messages: Sequence[Message]) -> None:
+class TurnTooLongError(TokenizerError):
+    """The first turn of the assistant does not fit into the wanted number of tokens."""
+
+
+def check_messages(messages: Sequence[Message], n_prompt: int = 0) -> None:
     """Check the roles and texts of a conversation.
+
+    Args:
+        messages: The messages.
+        n_prompt: Number of messages at the start that have no targets.
 
     Raises:
         TokenizerError: A role is unknown, no message is the assistant's, or a text has a lone surrogate.
@@ -125,7 +136,7 @@ def check_messages(messages: Sequence[Message]) -> None:
             )
         if any("\ud800" <= character <= "\udfff" for character in _characters(message)):
             raise TokenizerError(f"message {number} ({role}) has a lone surrogate, which UTF-8 cannot encode")
-    if not any(message["role"] == "assistant" for message in messages):
+    if not any(message["role"] == "assistant" for message in messages[n_prompt:]):
         raise TokenizerError("the conversation has no message of the assistant, so nothing in it is a target")
 
 
@@ -144,14 +155,18 @@ class _Rendering:
         self._tools = tools
         self._template = template_of(None, tokenizer.chat_template, has_tools=tools is not None)
 
-    def conversation(self) -> Conversation:
-        """Return the ids and the mask."""
+    def conversation(self, n_prompt: int) -> Conversation:
+        """Return the ids and the mask, without targets in the first `n_prompt` messages."""
         self._check_calls()
         encoded = self._tokenizer.encode_with_offsets(self.text)
         starts, ends = encoded.char_offsets.T
         is_special = np.isin(encoded.ids, list(self._tokenizer.special_tokens.values()))
         mask = np.zeros(len(encoded.ids), np.bool_)
-        for start, end in self._generated() if has_generation(self._template) else self._turns():
+        spans = list(self._generated() if has_generation(self._template) else self._turns())
+        turns = [index for index, message in enumerate(self._messages) if message["role"] == "assistant"]
+        if n_prompt and len(spans) != len(turns):
+            raise self._error(f"{len(spans)} blocks of generated text are not {len(turns)} messages")
+        for start, end in spans[sum(index < n_prompt for index in turns) :]:
             # A special token may take in white space after it, which does not make it a target.
             mask |= (ends > start) & (starts < end) & ~(is_special & (starts < start))
         if not mask.any():

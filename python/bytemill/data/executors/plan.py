@@ -69,6 +69,8 @@ def divisible_corpus(job: EncodingJob) -> Corpus | ShardCorpus:
             "documents are shuffled by one process",
             hint="leave out --executor (that process encodes on all cores), or leave out --shuffle",
         )
+    if job.settings.conversations is not None:
+        raise ClusterError("conversations are encoded by one process", hint="leave out --executor")
     return job.source
 
 
