@@ -12,7 +12,7 @@ import torch
 
 from bytemill.corpus import iter_texts
 from bytemill.errors import CorpusError
-from bytemill.lm.batches import JoinedShards, windows_at
+from bytemill.lm.batches import JoinedShards, inputs_and_targets, windows_at
 from bytemill.lm.device import autocast, shared_cores
 from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.hellaswag import HellaSwagItem, HellaSwagScore, evaluate_hellaswag, read_items
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from bytemill.lm.batches import Documents, TokenSequence
+    from bytemill.lm.batches import Documents, MarkedDocuments, PackedBatches, TokenSequence
     from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -302,9 +302,51 @@ def evaluate_windows(
             batch = starts[first : first + batch_size]
             score += _score(
                 model,
-                tokens,
-                batch,
-                length,
+                windows_at(tokens, batch, length, counts.counts.device),
+                0,
+                byte_counts=counts,
+                dtype=dtype,
+                documents=documents,
+                by_class=by_class,
+            )
+    return score
+
+
+def evaluate_conversations(
+    model: TransformerLM,
+    batches: PackedBatches,
+    numbers: Sequence[int],
+    byte_counts: TokenBytes,
+    *,
+    batch_size: int = 16,
+    dtype: torch.dtype = torch.float32,
+    documents: MarkedDocuments | None = None,
+    by_class: LossByClass | None = None,
+) -> TextScore:
+    """Score a model on what the assistant says in windows of conversations.
+
+    Args:
+        model: The model; it is set to evaluation mode.
+        batches: Windows of conversations.
+        numbers: Which windows of the first epoch.
+        byte_counts: Result of `loss.token_byte_counts`.
+        batch_size: Windows per batch.
+        dtype: Type of matrix products.
+        documents: Tokens attend to their own conversation alone.
+        by_class: Receives the losses.
+    """
+    counts = _counts(byte_counts, model)
+    score = TextScore(0, 0.0, 0.0, 0)
+    with shared_cores(counts.counts.device):
+        for first in range(0, len(numbers), batch_size):
+            windows = torch.cat(
+                [batches.windows(number, 1) for number in numbers[first : first + batch_size]]
+            )
+            if documents is not None:
+                documents.windows = windows
+            score += _score(
+                model,
+                inputs_and_targets(windows, counts.counts.device),
                 0,
                 byte_counts=counts,
                 dtype=dtype,
@@ -364,9 +406,7 @@ def evaluate_text(
         for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
             score += _score(
                 model,
-                tokens,
-                starts,
-                size,
+                windows_at(tokens, starts, size, counts.counts.device),
                 n_skipped,
                 byte_counts=counts,
                 dtype=dtype,
@@ -403,9 +443,7 @@ def _windows(
 @torch.inference_mode()
 def _score(
     model: TransformerLM,
-    tokens: TokenSequence,
-    starts: Sequence[int],
-    size: int,
+    batch: tuple[Tensor, Tensor],
     n_skipped: int,
     *,
     byte_counts: TokenBytes,
@@ -415,7 +453,7 @@ def _score(
 ) -> TextScore:
     model.eval()
     device = byte_counts.counts.device
-    inputs, targets = windows_at(tokens, starts, size, device)
+    inputs, targets = batch
     with autocast(device, dtype):
         hidden = model.hidden(inputs, documents=documents)[:, n_skipped:]
         inputs, targets = inputs[:, n_skipped:], targets[:, n_skipped:]

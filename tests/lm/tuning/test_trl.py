@@ -35,21 +35,37 @@ def test_policy_gradient_losses_are_those_of_trl(loss_type: str, level: str, how
     mask = (torch.arange(length) < torch.tensor([7, 1, 3, 5, 2, 7])[:, None]).long()
     advantages = torch.randn(n, generator=generator)
     accelerator = SimpleNamespace(
-        gather=lambda x: x, reduce=lambda x, reduction: x, num_processes=1, sync_gradients=True  # noqa: ARG005
+        gather=lambda x: x,
+        reduce=lambda x, reduction: x,  # noqa: ARG005
+        num_processes=1,
+        sync_gradients=True,
     )
     trainer = SimpleNamespace(
-        **{"aux_loss_enabled": False, "top_entropy_quantile": 1.0, "off_policy_mask_threshold": None},
-        **{"importance_sampling_level": level, "beta": 0.0, "loss_type": loss_type, "use_vllm": False},
-        **{"epsilon_low": 0.2, "epsilon_high": 0.2, "args": SimpleNamespace(delta=None)},
-        **{"current_gradient_accumulation_steps": 1, "max_completion_length": MOST_TOKENS},
-        **{"_entropy_bonus_enabled": False, "accelerator": accelerator, "model": SimpleNamespace(training=True)},
-        **{"_metrics": {"train": defaultdict(list)}},
+        aux_loss_enabled=False,
+        top_entropy_quantile=1.0,
+        off_policy_mask_threshold=None,
+        importance_sampling_level=level,
+        beta=0.0,
+        loss_type=loss_type,
+        use_vllm=False,
+        epsilon_low=0.2,
+        epsilon_high=0.2,
+        args=SimpleNamespace(delta=None),
+        current_gradient_accumulation_steps=1,
+        max_completion_length=MOST_TOKENS,
+        _entropy_bonus_enabled=False,
+        accelerator=accelerator,
+        model=SimpleNamespace(training=True),
+        _metrics={"train": defaultdict(list)},
         _get_per_token_logps_and_entropies=lambda *_, **__: (log_probs, torch.ones(n, length), None),
     )
     inputs = {
-        **{"prompt_ids": torch.zeros(n, 2).long(), "prompt_mask": torch.ones(n, 2).long()},
-        **{"completion_ids": torch.zeros(n, length).long(), "completion_mask": mask},
-        **{"advantages": advantages, "old_per_token_logps": old},
+        "prompt_ids": torch.zeros(n, 2).long(),
+        "prompt_mask": torch.ones(n, 2).long(),
+        "completion_ids": torch.zeros(n, length).long(),
+        "completion_mask": mask,
+        "advantages": advantages,
+        "old_per_token_logps": old,
     }
     compute: Any = GRPOTrainer._compute_loss
     theirs = compute(trainer, None, inputs)

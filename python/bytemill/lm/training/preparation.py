@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -46,8 +47,6 @@ from bytemill.system.units import format_bytes
 from bytemill.tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bytemill.lm.batches import Documents
     from bytemill.lm.model_config import ModelConfig
     from bytemill.lm.planning import Precision
@@ -142,6 +141,8 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
         allow_compiled_shapes(n_pass_sizes(config.training, processes.count))
         compile_blocks(model) if is_sharded else model.compile_blocks()
+    if task is not None:
+        train_folders = [Path(name) for name, _ in task.data_hashes() if Path(name).is_dir()]
     all_folders = [*train_folders, *chain.from_iterable(validation_folders.values())]
     run = Run(
         config=config,

@@ -18,9 +18,15 @@ import numpy as np
 import torch
 
 from bytemill.errors import NotFiniteError, TrainingDivergedError
-from bytemill.lm.batches import key_of, spread_starts
+from bytemill.lm.batches import MarkedDocuments, PackedBatches, key_of, spread_starts
 from bytemill.lm.device import DeviceNumbers, autocast, memory_errors, shared_cores
-from bytemill.lm.evaluate import LossByClass, TextScore, evaluate_windows, mean_score
+from bytemill.lm.evaluate import (
+    LossByClass,
+    TextScore,
+    evaluate_conversations,
+    evaluate_windows,
+    mean_score,
+)
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
 from bytemill.lm.hellaswag import evaluate_hellaswag
@@ -418,18 +424,29 @@ def _validate(run: Run) -> dict[str, Any]:
     model = whole_model(run.model)
     by_class = LossByClass(run.tokenizer, run.config.model.vocab_size, run.device)
     scores: dict[str, TextScore] = {}
+    options: dict[str, Any] = {
+        "batch_size": divide_batch(run.config.training, run.processes.count)[1],
+        "dtype": run.dtype,
+        "by_class": by_class,
+    }
+    own_share = slice(run.processes.rank, None, run.processes.count)
     for name, tokens in run.validation.items():
         length, n_windows = run.config.model.context_length, run.config.run.validation_windows
-        own = evaluate_windows(
-            model,
-            tokens,
-            spread_starts(len(tokens), length, n_windows)[run.processes.rank :: run.processes.count],
-            run.byte_counts,
-            batch_size=divide_batch(run.config.training, run.processes.count)[1],
-            dtype=run.dtype,
-            documents=run.documents,
-            by_class=by_class,
-        )
+        if tokens.has_masks:
+            batches = PackedBatches([part.folder for part in tokens.parts], length, None)
+            numbers = range(min(n_windows, batches.n_windows))[own_share]
+            documents = MarkedDocuments(run.config.training.reset_positions)
+            own = evaluate_conversations(
+                model,
+                batches,
+                numbers,
+                run.byte_counts,
+                documents=documents if run.config.training.document_mask else None,
+                **options,
+            )
+        else:
+            starts = spread_starts(len(tokens), length, n_windows)[own_share]
+            own = evaluate_windows(model, tokens, starts, run.byte_counts, documents=run.documents, **options)
         n_tokens, nats, text_nats, n_bytes = run.processes.sum(astuple(own))
         scores[name] = TextScore(int(n_tokens), nats, text_nats, int(n_bytes))
     by_class.sums = run.processes.sum(by_class.sums)
