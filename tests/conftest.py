@@ -81,6 +81,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_syncing() -> Iterator[None]:
+    """Syncing is for power cuts; thousands of small files would take minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
     """A folder with a quick `bytemill`, where the system can fork."""

@@ -1,7 +1,7 @@
 //! The patterns by masks of 64 bytes, with every instruction set, and those by automata, against a regex engine on the same expressions.
 
 use crate::bytes;
-use bytemill::pretokenize::{BLOCK, Matcher, NAMED, Pattern, Splits, THEN};
+use bytemill::pretokenize::{MAX_ENDS, Matcher, NAMED, Pattern, Splits, THEN};
 use std::sync::OnceLock;
 
 const CONTRACTIONS: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)";
@@ -67,7 +67,7 @@ fn patterns() -> &'static [(Pattern, Pattern)] {
 fn ends_of(mut splits: Splits) -> bytemill::Result<Vec<usize>> {
     let (mut all, mut ends) = (Vec::new(), Vec::new());
     while splits.fill(&mut ends)? {
-        assert!(ends.len() <= BLOCK);
+        assert!(ends.len() <= MAX_ENDS);
         all.extend_from_slice(&ends);
     }
     Ok(all)

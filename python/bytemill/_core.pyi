@@ -127,6 +127,7 @@ class Encoder:
         ignore_merges: bool,
         special_rules: Mapping[str, int] | None = None,
         normalizer: Sequence[tuple[str, ...]] = ...,
+        in_any_order: bool = False,
     ) -> Encoder:
         """Create an encoder from an ordered list of merges.
 
@@ -141,6 +142,7 @@ class Encoder:
                 normalized itself, 32 is recognized whatever is allowed.
             normalizer: Steps that change the text between special tokens, each a name and its arguments (see
                 `bytemill.formats.spec.NormalizerSteps`).
+            in_any_order: Accept merges before those of their parts, if each of them happens in some text.
 
         Raises:
             TokenizerError: Vocabulary, merges and special tokens contradict each other.

@@ -10,7 +10,7 @@ import shlex
 import sysconfig
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from bytemill.comparison import Comparison
     from bytemill.data.manifest import Manifest
-    from bytemill.lm.training.run_folder import RunFolder
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training.pipeline import TrainingProgress
 
@@ -108,21 +107,22 @@ class QuickstartResult:
     @property
     def commands(self) -> list[tuple[str, str]]:
         """Suggested next commands as (purpose, command)."""
-        tokenizer = shlex.quote(str(self.folder / "tokenizer.json"))
-        commands = [
-            ("show how a text splits", f"bytemill tokenizer inspect {tokenizer} \"It's naïve, isn't it?\""),
-            ("explain its merges", f"bytemill tokenizer inspect {tokenizer} unbelievable --explain"),
-            ("show the vocabulary", f"bytemill tokenizer show {tokenizer}"),
-            ("verify the shards", f"bytemill data info {shlex.quote(str(self.folder / 'train'))} --verify"),
-            ("train on your own text", "bytemill tokenizer train FILE... --vocab-size 32000"),
-        ]
+        tokenizer, shards = (shlex.quote(str(self.folder / name)) for name in ("tokenizer.json", "train"))
+        of_model: list[tuple[str, str]] = []
         if self.model is not None:
             generate = f"bytemill lm generate {shlex.quote(self.model.folder)}"
-            commands[:0] = [
+            of_model = [
                 ("generate text", f'{generate} "The function returns" --temperature 0.8'),
                 ("show token probabilities", f'{generate} "The" --max-tokens 8 --show-probabilities'),
             ]
-        return commands
+        return [
+            *of_model,
+            ("show how a text splits", f"bytemill tokenizer inspect {tokenizer} \"It's naïve, isn't it?\""),
+            ("explain its merges", f"bytemill tokenizer inspect {tokenizer} unbelievable --explain"),
+            ("show the vocabulary", f"bytemill tokenizer show {tokenizer}"),
+            ("verify the shards", f"bytemill data info {shards} --verify"),
+            ("train on your own text", "bytemill tokenizer train FILE... --vocab-size 32000"),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON types."""
@@ -197,8 +197,13 @@ def run(
             shards[name] = encode_corpus(tokenizer, [str(text)], part, documents=END_OF_TEXT, overwrite=True)
             if tokenizer.decode_bytes(TokenShards(part)[:]) != text.read_bytes():
                 raise ShardError(f"{part} does not decode to the bytes of {text}")
-    with step("comparing"):
-        comparison = _compare_sizes(tokenizer, output / "validation.txt")
+    with step(
+        "comparing"
+    ):  # the tokenizers of no merges, of the first 512, 1,024, … and finally of all tokens
+        sizes = [*(2**power for power in range(9, 32) if 2**power < tokenizer.n_vocab), tokenizer.n_vocab]
+        smaller = {"bytes": tokenizer.truncate(256 + len(tokenizer.special_tokens))}
+        smaller |= {f"{size:,} tokens": tokenizer.truncate(size) for size in sizes}
+        comparison = compare(smaller, str(output / "validation.txt"), documents=END_OF_TEXT)
     model, model_note = None, None
     if model_steps < 1:
         model_note = "disabled by --model-steps 0"
@@ -222,7 +227,11 @@ def python_documents() -> list[str]:
 
     The standard library is parsed, not imported.
     """
-    documents = _topics()
+    documents: list[str] = []
+    with suppress(ImportError):
+        from pydoc_data.topics import topics
+
+        documents += [text + "\n" for name in sorted(topics) if (text := str(topics[name]).strip())]
     library = Path(sysconfig.get_path("stdlib"))
     for path in sorted(library.rglob("*.py")):
         if _SKIPPED_FOLDERS.intersection(path.relative_to(library).parts[:-1]):
@@ -238,14 +247,6 @@ def python_documents() -> list[str]:
             # Escapes in the source can spell lone surrogates, which UTF-8 cannot encode.
             documents.append("\n\n".join(docstrings).encode("utf-8", "replace").decode() + "\n")
     return documents
-
-
-def _topics() -> list[str]:
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:
-        return []
-    return [text + "\n" for name in sorted(topics) if (text := str(topics[name]).strip())]
 
 
 def file_documents(inputs: Sequence[str]) -> list[str]:
@@ -264,12 +265,11 @@ def file_documents(inputs: Sequence[str]) -> list[str]:
         n_bytes += len(text.encode())
         _check_size(n_bytes)  # compressed files hold more text than bytes
         documents += [document for document in text.split(END_OF_TEXT) if document.strip()]
-    if len(documents) < _MIN_DOCUMENTS:
-        of_lines = [document.splitlines(keepends=True) for document in documents]
-        n = max(1, sum(map(len, of_lines)) // (2 * _MIN_DOCUMENTS))
-        starts = ((lines, start) for lines in of_lines for start in range(0, len(lines), n))
-        documents = ["".join(lines[start : start + n]) for lines, start in starts]
-    return documents
+    if len(documents) >= _MIN_DOCUMENTS:
+        return documents
+    of_lines = [document.splitlines(keepends=True) for document in documents]
+    n = max(1, sum(map(len, of_lines)) // (2 * _MIN_DOCUMENTS))
+    return ["".join(lines[at : at + n]) for lines in of_lines for at in range(0, len(lines), n)]
 
 
 def _check_size(n_bytes: int) -> None:
@@ -292,14 +292,13 @@ def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
     (['a', 'b'], ['c'])
     """
     if len(documents) < 2:
-        raise CorpusError(
-            "the corpus has fewer than two lines, which leaves nothing for validation",
-            hint="pass more text: --corpus FILE...",
-        )
+        what = "the corpus has fewer than two lines, which leaves nothing for validation"
+        raise CorpusError(what, hint="pass more text: --corpus FILE...")
     order = sorted(range(len(documents)), key=lambda i: hashlib.sha256(documents[i].encode()).digest())
     n_validation = max(1, len(documents) // 10)
-    training, validation = sorted(order[n_validation:]), sorted(order[:n_validation])
-    return [documents[i] for i in training], [documents[i] for i in validation]
+    return [documents[i] for i in sorted(order[n_validation:])], [
+        documents[i] for i in sorted(order[:n_validation])
+    ]
 
 
 def _prepare(folder: Path) -> None:
@@ -318,18 +317,7 @@ def _prepare(folder: Path) -> None:
     write_json(mark, {"complete": False})
 
 
-# 2. What a larger vocabulary buys.
-
-
-def _compare_sizes(tokenizer: Tokenizer, text: Path) -> Comparison:
-    """Compare the tokenizers of no merges, of the first 512, 1,024, … and finally of all tokens."""
-    sizes = [2**power for power in range(9, 32) if 2**power < tokenizer.n_vocab]
-    tokenizers = {f"{size:,} tokens": tokenizer.truncate(size) for size in [*sizes, tokenizer.n_vocab]}
-    bytes_only = tokenizer.truncate(256 + len(tokenizer.special_tokens))
-    return compare({"bytes": bytes_only} | tokenizers, str(text), documents=END_OF_TEXT)
-
-
-# 3. A language model of a few million parameters.
+# 2. A language model of a few million parameters.
 
 
 def _train_model(
@@ -346,6 +334,7 @@ def _train_model(
     from bytemill.lm.generation.decoding import generate
     from bytemill.lm.loss import token_byte_counts
     from bytemill.lm.training.config import resolve
+    from bytemill.lm.training.metrics_log import read_metrics
     from bytemill.lm.training.saved_model import load_trained
     from bytemill.lm.training.trainer import train as train_model
 
@@ -356,8 +345,7 @@ def _train_model(
         "model.preset": "tiny",
         "model.context_length": context,
         "data.tokenizer": str(output / "tokenizer.json"),
-        "data.train": str(output / "train"),
-        "data.validation": str(output / "validation"),
+        **{f"data.{name}": str(output / name) for name in ("train", "validation")},
         # Muon learns more in so few steps: validation loss 6.28 after 60 steps of 8 windows; AdamW at 3e-3: 6.69.
         "optimizer.name": "muon",
         "optimizer.learning_rate": 1e-2,
@@ -371,6 +359,14 @@ def _train_model(
     }
     resolved = resolve([("quickstart", settings)], n_vocab=tokenizer.n_vocab)
     folder = train_model(resolved, overwrite=True, on_record=on_record)
+    curves = {
+        kind: [
+            (own["step"], own["loss"])
+            for own in read_metrics(folder.metrics, kind)
+            if own["loss"] is not None
+        ]
+        for kind in ("step", "validation")
+    }
     model = load_trained(folder.path, str(pick_device())).model
     byte_counts = token_byte_counts(tokenizer)
     score = evaluate_text(model, ids, byte_counts, stride=max(1, context // 2))
@@ -383,29 +379,17 @@ def _train_model(
         prompt_ids = tokenizer.encode(prompt, allowed_special="none") or [tokenizer.eot_token]
         new = generate(model, prompt_ids, 80, temperature=0.8, top_p=0.95, stop_ids=stop, seed=seed)[0]
         samples.append((prompt, tokenizer.decode([token for token in new if token not in stop])))
+    scores = {
+        "unigram": (math.log(2) * unigram.mean().item(), unigram_of_text.sum().item() / score.n_bytes),
+        "the model": (score.loss, score.bits_per_byte),
+    }
+    n_parameters = model.n_parameters()
     return ModelResult(
-        folder=str(folder.path),
-        n_parameters=model.n_parameters(),
-        n_steps=n_steps,
-        curve=_curve(folder, "step"),
-        validation_curve=_curve(folder, "validation"),
-        scores={
-            "unigram": (math.log(2) * unigram.mean().item(), unigram_of_text.sum().item() / score.n_bytes),
-            "the model": (score.loss, score.bits_per_byte),
-        },
-        samples=samples,
+        str(folder.path), n_parameters, n_steps, curves["step"], curves["validation"], scores, samples
     )
 
 
-def _curve(run: RunFolder, kind: str) -> list[tuple[int, float]]:
-    from bytemill.lm.training.metrics_log import read_metrics
-
-    return [
-        (each["step"], each["loss"]) for each in read_metrics(run.metrics, kind) if each["loss"] is not None
-    ]
-
-
-# 4. The page.
+# 3. The page.
 
 
 def _page(result: QuickstartResult) -> str:
@@ -438,15 +422,13 @@ def _visible(text: str) -> str:
 def _loss(model: ModelResult) -> Figure:
     """Draw training and validation loss over steps, with the unigram distribution as a level."""
     unigram, final = (loss for loss, _ in model.scores.values())
-    series = [
-        Series("validation text", 1, model.validation_curve),
-        Series("training text", 2, model.curve, has_dots=False),
-    ]
+    validation = Series("validation text", 1, model.validation_curve)
+    training = Series("training text", 2, model.curve, has_dots=False)
     chart = line_chart(
         "loss-chart",
         "Loss by step",
         f"Falling lines; the loss on the validation text ends at {final:.2f} nats per token.",
-        [line for line in series if line.points],
+        [line for line in (validation, training) if line.points],
         x_axis="step",
         y_axis="nats per token",
         levels=[("unigram", unigram)],

@@ -2,20 +2,27 @@
 
 import importlib
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import bytemill.cli
 from bytemill.lm import ModelConfig, TransformerLM, preset
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
-def _benchmarks_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+def _benchmarks_are_importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(BENCHMARKS)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # for tiny models, a second thread costs more than it saves
+    yield
+    torch.set_num_threads(before)
 
 
 def module(name: str) -> Any:
@@ -27,13 +34,20 @@ def tiny() -> ModelConfig:
 
 
 def test_the_dry_run_measures_everything_and_saves_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "gpu.json"
+    place, gpu, commands = tmp_path / "gpu.json", module("gpu"), list[list[str]]()
+
+    def run_here(command: list[str], **_: Any) -> None:
+        """Train in this process, which has imported torch."""
+        commands.append(command)
+        assert bytemill.cli.main(command[3:]) == 0
+
+    monkeypatch.setattr(gpu.subprocess, "run", run_here)
+    monkeypatch.setattr("bytemill.lm.training.preparation.matmul_rate", lambda *_: 1e10)
     # Compiling takes seconds, and tests/lm/test_model.py tests it.
-    module("gpu").main(
-        ["--device", "cpu", "--dry-run", "--no-compile", "--peak", "1e12", "--json", str(place)]
-    )
+    gpu.main(["--device", "cpu", "--dry-run", "--no-compile", "--peak", "1e12", "--json", str(place)])
+    assert [command[:5] for command in commands] == [[sys.executable, "-m", "bytemill", "lm", "train"]] * 6
     saved = json.loads(place.read_text(encoding="utf-8"))
     assert saved["dry_run"]
     ours = ["bytemill", "bytemill, half residual", "lm train", "lm train, half residual"]

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -40,23 +41,30 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def small_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    (path.parent / "corpus.txt").write_text(SMALL_TEXT, encoding="utf-8")
+    bytemill.train([path.parent / "corpus.txt"], 300, ["<|endoftext|>"]).save(path)
+    return path
+
+
 @pytest.fixture
-def tokenizer_file(work: Path) -> str:
+def tokenizer_file(work: Path, small_tokenizer: Path) -> str:
     """The name of a tokenizer with 300 tokens in the current folder."""
-    bytemill.train(["corpus.txt"], 300, ["<|endoftext|>"]).save("tokenizer.json")
-    return "tokenizer.json"
+    return Path(shutil.copy(small_tokenizer, "tokenizer.json")).name
 
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
-    """Runs a command in this process, given as words or as a line; `stdin` is what it finds there."""
+    """Runs a command in this process, given as words or as a line and more words; `stdin` is what it finds there."""
     for name in ("NO_COLOR", "FORCE_COLOR", "BYTEMILL_DEBUG", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "argv", ["bytemill"])
 
     def call(*arguments: str, stdin: str | bytes = b"") -> Outcome:
-        if len(arguments) == 1:
-            arguments = tuple(shlex.split(arguments[0]))
+        line, *words = arguments or ("",)
+        arguments = (*(shlex.split(line) if " " in line else arguments[:1]), *words)
         data = stdin.encode() if isinstance(stdin, str) else stdin
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         capfd.readouterr()

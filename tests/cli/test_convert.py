@@ -16,7 +16,7 @@ MODEL = "minbpe v1\n\n1\n<|end of text|> 257\n97 98\n"
 
 def test_convert_says_what_it_wrote_and_how_to_open_it(tokenizer_file: str, run: Run):
     fingerprint = bytemill.Tokenizer.load(tokenizer_file).fingerprint
-    outcome = run("tokenizer", "convert", tokenizer_file, "cat.tiktoken")
+    outcome = run("tokenizer convert tokenizer.json cat.tiktoken")
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out == (
         "cat.tiktoken: rank file, 300 tokens\n"
@@ -46,7 +46,7 @@ def test_the_line_to_open_it_with_does(tokenizer_file: str, run: Run, name: str)
 
 
 def test_convert_as_json_is_one_object(tokenizer_file: str, run: Run):
-    outcome = run("tokenizer", "convert", tokenizer_file, "gpt2", "--json")
+    outcome = run("tokenizer convert tokenizer.json gpt2 --json")
     document = json.loads(outcome.out)
     assert document["output"] == ["gpt2/vocab.json", "gpt2/merges.txt"]
     assert (document["format"], document["proof"], document["warnings"]) == ("gpt2", "fingerprint", [])
@@ -55,16 +55,13 @@ def test_convert_as_json_is_one_object(tokenizer_file: str, run: Run):
 
 @pytest.mark.parametrize("name", ["t.tiktoken", "gpt2", "gpt2/vocab.json", "gpt2/merges.txt", "t.model"])
 def test_show_works_with_every_format(tokenizer_file: str, run: Run, name: str):
-    expected = run("tokenizer", "show", tokenizer_file, "--json")
+    expected = run("tokenizer show tokenizer.json --json")
     assert run("tokenizer", "convert", tokenizer_file, name.split("/", maxsplit=1)[0], "--quiet").out == ""
     shown = json.loads(run("tokenizer", "show", name, "--json").out)
     ignored = {"file": None, "ties": None, "has_counts": None}
     assert shown | ignored == json.loads(expected.out) | ignored
     token = run("tokenizer", "show", name, "--token", "280").out
-    assert (
-        token.splitlines()[0]
-        == run("tokenizer", "show", tokenizer_file, "--token", "280").out.splitlines()[0]
-    )
+    assert token.splitlines()[0] == run("tokenizer show tokenizer.json --token 280").out.splitlines()[0]
 
 
 def test_special_tokens_with_blanks_are_shown_and_converted(work: Path, run: Run):
@@ -91,14 +88,14 @@ def test_a_listing_is_written_and_not_read(work: Path, run: Run):
 
 
 def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_file: str, run: Run):
-    run("tokenizer", "convert", tokenizer_file, "t.tiktoken")
+    run("tokenizer convert tokenizer.json t.tiktoken")
     Path("t.tiktoken.json").unlink()
     outcome = run("tokenizer convert t.tiktoken t.json")
     assert outcome.status == 1
     assert "rank files store no pattern" in outcome.err
     assert "cl100k" in outcome.err
     given = ("--pattern", "gpt2", "--special-token", "<|endoftext|>")
-    same = json.loads(run("tokenizer", "show", tokenizer_file, "--json").out)["fingerprint"]
+    same = json.loads(run("tokenizer show tokenizer.json --json").out)["fingerprint"]
     assert json.loads(run("tokenizer", "show", "t.tiktoken", *given, "--json").out)["fingerprint"] == same
     assert (
         json.loads(run("tokenizer", "convert", "t.tiktoken", "t.json", *given, "--json").out)["fingerprint"]
@@ -114,7 +111,7 @@ def test_settings_that_a_rank_file_lacks_are_requested_and_accepted(tokenizer_fi
 
 
 def test_settings_stored_in_a_file_cannot_be_overridden(tokenizer_file: str, run: Run):
-    outcome = run("tokenizer", "show", tokenizer_file, "--pattern", "gpt2")
+    outcome = run("tokenizer show tokenizer.json --pattern gpt2")
     assert outcome.status == 1
     assert "stores its pattern and special tokens" in outcome.err
 
@@ -144,6 +141,6 @@ def test_errors_are_reported_and_nothing_is_written(
 
 
 def test_an_unknown_format_is_wrong_usage(tokenizer_file: str, run: Run):
-    outcome = run("tokenizer", "convert", tokenizer_file, "x", "--output-format", "sentencepiece")
+    outcome = run("tokenizer convert tokenizer.json x --output-format sentencepiece")
     assert outcome.status == 2
     assert "huggingface" in outcome.err

@@ -18,17 +18,8 @@ Run = Callable[..., Any]
 
 
 def test_encode_writes_the_shards_of_the_library(tokenizer_file: str, run: Run):
-    arguments = [
-        "data",
-        "encode",
-        tokenizer_file,
-        "corpus.txt",
-        "--output",
-        "shards",
-        "--shard-tokens",
-        "100",
-    ]
-    outcome = run(*arguments)
+    arguments = "data encode tokenizer.json corpus.txt --output shards --shard-tokens 100"
+    outcome = run(arguments)
     assert outcome.status == 0, outcome.err
     tokenizer = bytemill.Tokenizer.load(tokenizer_file)
     text = Path("corpus.txt").read_text(encoding="utf-8") + "<|endoftext|>"
@@ -41,16 +32,7 @@ def test_encode_writes_the_shards_of_the_library(tokenizer_file: str, run: Run):
 def test_the_special_token_of_documents_ends_every_input(tokenizer_file: str, run: Run):
     Path("a.txt").write_text("the cat")
     Path("b.txt").write_text("the rat")
-    arguments = [
-        "data",
-        "encode",
-        tokenizer_file,
-        "[ab].txt",
-        "--output",
-        "shards",
-        "--json",
-        "-q",
-    ]
+    arguments = ["data", "encode", tokenizer_file, "[ab].txt", "--output", "shards", "--json", "-q"]
     manifest = json.loads(run(*arguments).out)
     assert manifest["n_documents"] == 2
     assert manifest["settings"]["document_separator"] == "<|endoftext|>"
@@ -61,18 +43,9 @@ def test_the_special_token_of_documents_ends_every_input(tokenizer_file: str, ru
 
 def test_documents_that_end_in_the_text_are_counted(tokenizer_file: str, run: Run):
     text = "the cat<|endoftext|>the rat<|endoftext|>"
-    arguments = [
-        "data",
-        "encode",
-        tokenizer_file,
-        "-",
-        "-o",
-        "shards",
-        "--documents",
-        "<|endoftext|>",
-    ]
+    arguments = ["data", "encode", tokenizer_file, "-", "-o", "shards", "--documents", "<|endoftext|>"]
     assert run(*arguments, stdin=text).status == 0
-    assert json.loads(run("data", "info", "shards", "--json").out)["n_documents"] == 2
+    assert json.loads(run("data info shards --json").out)["n_documents"] == 2
 
 
 def test_the_same_again_does_nothing_and_other_settings_are_refused(tokenizer_file: str, run: Run):
@@ -100,50 +73,50 @@ def test_a_byte_order_mark_is_noted_once(tokenizer_file: str, run: Run, more: li
         outcome = run(*arguments)
         assert outcome.status == 0
         assert (outcome.out + outcome.err).count(note) == 1
-    assert run("data", "info", "out").err.count(note) == 1
+    assert run("data info out").err.count(note) == 1
     assert note not in run(*arguments, "--overwrite", "--quiet").err
-    tokens = json.loads(run("data", "info", "out", "--json").out)
+    tokens = json.loads(run("data info out --json").out)
     assert tokens["n_bytes"] == len("some textother text")
 
 
 def test_quiet_says_nothing(tokenizer_file: str, run: Run):
-    outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "--quiet")
+    outcome = run("data encode tokenizer.json corpus.txt -o shards --quiet")
     assert (outcome.status, outcome.out, outcome.err) == (0, "", "")
 
 
 def test_info_verifies_and_finds_damage(tokenizer_file: str, run: Run):
-    run("data", "encode", tokenizer_file, "corpus.txt", "--output", "shards", "--quiet")
-    good = run("data", "info", "shards", "--verify")
+    run("data encode tokenizer.json corpus.txt --output shards --quiet")
+    good = run("data info shards --verify")
     assert good.status == 0
     assert "verified: every shard matches the manifest" in good.out
     shard = Path("shards/shard_00000.npy")
     data = bytearray(shard.read_bytes())
     data[-1] ^= 1
     shard.write_bytes(data)
-    assert run("data", "info", "shards").status == 0
-    bad = run("data", "info", "shards", "--verify")
+    assert run("data info shards").status == 0
+    bad = run("data info shards --verify")
     assert bad.status == 1
     assert "note: shard_00000.npy has sha256" in bad.err
     assert "error: the shards in shards are damaged" in bad.err
-    as_json = run("data", "info", "shards", "--verify", "--json")
+    as_json = run("data info shards --verify --json")
     assert as_json.status == 1
     assert len(json.loads(as_json.out)["problems"]) == 1
 
 
 def test_info_removes_what_a_finished_encoding_left(tokenizer_file: str, run: Run):
-    run("data", "encode", tokenizer_file, "corpus.txt", "--output", "shards", "--quiet")
+    run("data encode tokenizer.json corpus.txt --output shards --quiet")
     before = sorted(Path("shards").iterdir())
     Path("shards/.units").mkdir()
     Path("shards/.units/a.ids").write_bytes(b"left")
     Path("shards/.lock").touch()
-    outcome = run("data", "info", "shards")
+    outcome = run("data info shards")
     assert outcome.status == 0
     assert (
         "note: removed what an encoding left that was killed at its end: shards/.units, shards/.lock"
         in outcome.err
     )
     assert sorted(Path("shards").iterdir()) == before
-    assert run("data", "info", "shards").err == ""
+    assert run("data info shards").err == ""
 
 
 def test_recheck_accepts_the_same_text_with_another_time(tokenizer_file: str, run: Run):
@@ -159,7 +132,7 @@ def test_recheck_accepts_the_same_text_with_another_time(tokenizer_file: str, ru
 
 
 def test_an_unknown_separator_is_named(tokenizer_file: str, run: Run):
-    outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "--documents", "<eos>")
+    outcome = run("data encode tokenizer.json corpus.txt -o shards --documents '<eos>'")
     assert outcome.status == 1
     assert outcome.err == (
         "error: documents is '<eos>', which is not a special token\n"
@@ -223,10 +196,10 @@ def test_a_corpus_of_json_lines_is_split_indexed_and_laid_out(tokenizer_file: st
         found += [text.removeprefix("<|endoftext|>") for text in texts]
         assert 3 < len(texts) < 57
     assert sorted(found) == sorted(stories)
-    both = run("data", "info", "out", "--verify")
+    both = run("data info out --verify")
     assert both.status == 0
     assert both.out.count("documents.npy") == 2
-    report = json.loads(run("data", "info", "out", "--json").out)
+    report = json.loads(run("data info out --json").out)
     parts = report["parts"].values()
     for key in ("n_tokens", "n_bytes", "n_documents", "n_empty_documents"):
         assert report[key] == sum(part[key] for part in parts)
@@ -258,11 +231,11 @@ def test_an_interrupted_encoding_resumes_and_reports_it(tokenizer_file: str, run
         raise AssertionError("it was not interrupted")
     except KeyboardInterrupt:
         pass
-    outcome = run("data", "encode", tokenizer_file, "many.txt", "--output", "out")
+    outcome = run("data encode tokenizer.json many.txt --output out")
     assert outcome.status == 0, outcome.err
     assert outcome.err.startswith("note: resuming an interrupted run at ")
     assert len(TokenShards("out")) == 1_000_000 * tokenizer.count("the cat sat on the mat\n") + 1
-    profiled = run("data", "encode", tokenizer_file, "many.txt", "--output", "again", "--profile", "--json")
+    profiled = run("data encode tokenizer.json many.txt --output again --profile --json")
     assert set(json.loads(profiled.out)["profile"]["phases"][0]) >= {"name", "seconds"}
 
 
@@ -270,7 +243,7 @@ def test_an_interrupted_encoding_resumes_and_reports_it(tokenizer_file: str, run
 def test_a_damaged_source_shard_is_an_error_unless_not_verified(
     tokenizer_file: str, run: Run, command: str
 ) -> None:
-    run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q")
+    run("data encode tokenizer.json corpus.txt -o shards -q")
     shard = Path("shards/shard_00000.npy")
     data = bytearray(shard.read_bytes())
     data[-2] ^= 1
@@ -290,7 +263,7 @@ def test_a_damaged_source_shard_is_an_error_unless_not_verified(
 
 
 def test_a_url_as_output_is_an_error_where_it_is_not_supported(tokenizer_file: str, run: Run) -> None:
-    run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q")
+    run("data encode tokenizer.json corpus.txt -o shards -q")
     before = sorted(Path().iterdir())
     for arguments, message in (
         (["data", "convert", "shards", "ftp://bucket/x", "--layout", "bin"], "ftp:// names no store"),

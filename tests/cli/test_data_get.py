@@ -37,26 +37,26 @@ def story(work: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
 
 
 def test_the_path_alone_stands_on_standard_output(story: Dataset, work: Path, run: Run):
-    outcome = run("data", "get", "story")
+    outcome = run("data get story")
     assert (outcome.status, outcome.out) == (0, f"{work / 'cache' / 'datasets' / 'story.txt'}\n")
     assert outcome.err == ""
 
 
 def test_json_says_what_the_file_is(story: Dataset, work: Path, run: Run):
-    answer = json.loads(run("data", "get", "story", "--json").out)
+    answer = json.loads(run("data get story --json").out)
     assert answer["path"] == str(work / "cache" / "datasets" / "story.txt")
     assert (answer["sha256"], answer["licence"], answer["n_bytes"]) == (story.sha256, "CC0-1.0", len(TEXT))
 
 
 def test_verify_computes_the_checksum(story: Dataset, run: Run):
-    outcome = run("data", "get", "story", "--verify")
+    outcome = run("data get story --verify")
     assert outcome.status == 1
     assert "is not the published file of story: its sha256 is" in outcome.err
     assert "hint: --overwrite downloads it again" in outcome.err
 
 
 def test_offline_is_one_error_with_a_hint(story: Dataset, run: Run):
-    outcome = run("data", "get", "story", "--output", "here.txt")
+    outcome = run("data get story --output here.txt")
     assert outcome.status == 1
     assert outcome.out == ""
     error, hint = outcome.err.splitlines()
@@ -68,7 +68,7 @@ def test_offline_is_one_error_with_a_hint(story: Dataset, run: Run):
 
 
 def test_the_list_has_sizes_and_licences_and_marks_what_is_downloaded(story: Dataset, run: Run):
-    listed = run("data", "get", "--list").out
+    listed = run("data get --list").out
     for dataset in DATASETS.values():
         assert dataset.name in listed
         assert dataset.licence in listed
@@ -78,7 +78,7 @@ def test_the_list_has_sizes_and_licences_and_marks_what_is_downloaded(story: Dat
 
 
 def test_the_list_is_json_on_request(story: Dataset, run: Run):
-    listed = {entry["name"]: entry for entry in json.loads(run("data", "get", "--list", "--json").out)}
+    listed = {entry["name"]: entry for entry in json.loads(run("data get --list --json").out)}
     assert list(listed) == list(DATASETS)
     assert listed["story"]["path"].endswith("story.txt")
     assert listed["tinystories"]["path"] is None
@@ -86,12 +86,12 @@ def test_the_list_is_json_on_request(story: Dataset, run: Run):
 
 
 def test_without_a_name_there_is_nothing_to_get(story: Dataset, run: Run):
-    outcome = run("data", "get")
+    outcome = run("data get")
     assert outcome.status == 2
     assert outcome.err.startswith("error: pass the name of a data set, or --list\n")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(story: Dataset, run: Run):
-    outcome = run("data", "get", "hellaswagg")
+    outcome = run("data get hellaswagg")
     assert outcome.status == 1
     assert "error: hellaswagg: no data set of that name\nhint: did you mean hellaswag?" in outcome.err

@@ -47,9 +47,9 @@ def test_encode_json_is_a_list_and_count_a_number(tokenizer: bytemill.Tokenizer,
 
 
 def test_encode_of_nothing_is_an_empty_line_or_list(tokenizer_file: str, run: Run):
-    assert run("tokenizer", "encode", tokenizer_file, "").out == "\n"
-    assert run("tokenizer", "encode", tokenizer_file, "", "--json").out == "[]\n"
-    assert run("tokenizer", "encode", tokenizer_file, "--count").out == "0\n"
+    assert run("tokenizer encode tokenizer.json ''").out == "\n"
+    assert run("tokenizer encode tokenizer.json '' --json").out == "[]\n"
+    assert run("tokenizer encode tokenizer.json --count").out == "0\n"
 
 
 def test_encode_treats_special_tokens_as_the_option_says(tokenizer: bytemill.Tokenizer, run: Run):
@@ -91,7 +91,7 @@ def test_encode_and_decode_of_a_large_input_are_the_same_text(
 
 
 def test_decode_of_nothing_is_nothing(tokenizer_file: str, run: Run):
-    assert run("tokenizer", "decode", tokenizer_file, stdin=" \n").out == ""
+    assert run("tokenizer decode tokenizer.json", stdin=" \n").out == ""
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_decode_names_the_id_that_is_wrong(tokenizer_file: str, run: Run, ids: l
 
 
 def test_more_threads_than_possible_are_wrong_usage(tokenizer_file: str, run: Run):
-    outcome = run("tokenizer", "encode", tokenizer_file, "text", "--threads", "5000")
+    outcome = run("tokenizer encode tokenizer.json text --threads 5000")
     assert outcome.status == 2
     assert "Must be <= 4096" in outcome.err
 

@@ -84,8 +84,7 @@ def test_what_is_not_utf8_is_named_with_its_place(tokenizer_file: str, run: Run,
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", "{", "not a tokenizer\n", '{"model": {"type": "BPE"}}', "[1, 2]", "\x00\x01\x02"],
+    "content", ["", "{", "not a tokenizer\n", '{"model": {"type": "BPE"}}', "[1, 2]", "\x00\x01\x02"]
 )
 def test_a_damaged_tokenizer_file_is_named(work: Path, run: Run, content: str):
     Path("broken.json").write_text(content)
@@ -118,7 +117,7 @@ def test_a_full_disk_is_an_error_with_a_hint(tokenizer_file: str, run: Run, monk
         raise OSError(28, "No space left on device", "shards/shard_00000.npy")
 
     monkeypatch.setattr(target, "lock_folders", full)
-    outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards")
+    outcome = run("data encode tokenizer.json corpus.txt -o shards")
     assert outcome.status == 1
     assert "error: shards/shard_00000.npy: No space left on device\n" in outcome.err
     assert "hint: " in outcome.err

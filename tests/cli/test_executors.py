@@ -192,7 +192,7 @@ def test_the_files_for_clusters_have_commands_that_exist(run: Run, name: str):
     used = set(
         re.findall(r"(?<= )--[a-z-]+", text[text.index("bytemill data encode") :].split("runtimeEnv")[0])
     )
-    known = set(re.findall(r"--[a-z-]+", run("data", "encode", "--help").out))
+    known = set(re.findall(r"--[a-z-]+", run("data encode --help").out))
     assert {"--executor", "--ray-address"} <= used <= known
 
 

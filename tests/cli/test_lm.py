@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,15 +38,25 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def data(tokenizer_file: str, run: Run) -> str:
-    assert run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards", "-q").status == 0
+    assert run("data encode tokenizer.json corpus.txt -o shards -q").status == 0
     return "shards"
 
 
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trained") / "work"
+
+
 @pytest.fixture
-def trained(data: str, run: Run) -> str:
-    outcome = run("lm", "train", *TINY, "--training.steps", "6", "--run.folder", "mine", "--quiet")
-    assert outcome.status == 0, outcome.err
-    assert outcome.out == outcome.err == ""
+def trained(work: Path, kept: Path, request: pytest.FixtureRequest, run: Run) -> str:
+    """A model after six steps with its tokenizer and shards, trained once for all tests."""
+    if not kept.exists():
+        request.getfixturevalue("data")
+        outcome = run("lm", "train", *TINY, "--training.steps", "6", "--run.folder", "mine", "--quiet")
+        assert outcome.status == 0, outcome.err
+        assert outcome.out == outcome.err == ""
+        shutil.copytree(work, kept)
+    shutil.copytree(kept, work, dirs_exist_ok=True)
     return "mine"
 
 
@@ -74,11 +85,11 @@ def test_train_shows_progress_and_resumes(data: str, run: Run):
     ):
         assert expected in outcome.err
     assert "\x1b" not in outcome.err
-    more = run("lm", "train", "out", "--training.steps", "6", "--json")
+    more = run("lm train out --training.steps 6 --json")
     assert "resuming from out" in more.err
     result = json.loads(more.out)
     assert result["step"]["step"] == result["validation"]["step"] == 6
-    again = run("lm", "train", "out")
+    again = run("lm train out")
     assert again.status == 0
     assert "all 6 steps are done; raise --training.steps to train longer" in again.err
 
@@ -94,7 +105,7 @@ def test_a_resumed_run_keeps_origins_and_says_how_the_rate_changes(data: str, ru
     assert first.status == 0, first.err
     assert "the learning rate goes" not in first.err
     origins = settings()
-    more = run("lm", "train", "out", "--training.steps", "20")
+    more = run("lm train out --training.steps 20")
     assert "the learning rate goes from 1.00e-04 in step 4 to" in more.err
     changed = {'folder = "out"': "the command line", "steps = 20": "--training.steps"}
     del origins["steps = 4"]
@@ -102,7 +113,7 @@ def test_a_resumed_run_keeps_origins_and_says_how_the_rate_changes(data: str, ru
     assert origins["log_every = 3"] == "run.toml"
     file = Path("out", "config.toml")
     file.write_text(file.read_text().replace("log_every = 3 ", "log_every = 7 "))
-    assert run("lm", "train", "out").status == 0
+    assert run("lm train out").status == 0
     assert settings()["log_every = 7"] == str(file)
     assert settings()["d_model = 16"] == "--model.d-model"
 
@@ -117,7 +128,7 @@ def test_the_resolved_settings_are_printed_with_their_origin(data: str, run: Run
     assert lines["norm"] == "preset tiny"
     assert lines["vocab_size"] == "the tokenizer"
     Path("again.toml").write_text(outcome.out)
-    repeated = run("lm", "train", "again.toml", "--print-config", "--json")
+    repeated = run("lm train again.toml --print-config --json")
     first = run("lm", "train", "run.toml", *TINY, "--training.no-compile", "--print-config", "--json")
     assert json.loads(repeated.out) == json.loads(first.out)
     assert not Path("run").exists()
@@ -188,7 +199,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_its_hint(data: str, run: Run
         "hint: raise the limit (`ulimit -f`) or choose another file system, then run it again\n"
     )
     assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step_00000001"]
-    assert run("lm", "generate", "run", "a", "--max-tokens", "3").status == 0
+    assert run("lm generate run a --max-tokens 3").status == 0
 
 
 def test_without_a_checkpoint_the_hint_does_not_promise_to_resume(
@@ -206,12 +217,12 @@ def test_without_a_checkpoint_the_hint_does_not_promise_to_resume(
 
 
 def test_a_moved_run_without_validation_data_resumes_in_its_new_folder(data: str, run: Run):
-    assert run("data", "encode", "tokenizer.json", "corpus.txt", "-o", "plain", "-q").status == 0
+    assert run("data encode tokenizer.json corpus.txt -o plain -q").status == 0
     kept = TINY[: TINY.index("--data.train")]
     first = run("lm", "train", *kept, "--data.train", "plain", "--training.steps", "2", "--run.folder", "a b")
     assert first.status == 0, first.err
     Path("a b").rename("moved here")
-    outcome = run("lm", "train", "moved here", "--training.steps", "4")
+    outcome = run("lm train 'moved here' --training.steps 4")
     assert outcome.status == 0, outcome.err
     assert "resuming from moved here" in outcome.err
     assert not Path("a b").exists()
@@ -224,14 +235,14 @@ def test_a_run_resumes_from_any_folder_and_moves_with_its_data(
     assert start.status == 0, start.err
     (tmp_path / "elsewhere" / "shards").mkdir(parents=True)  # of other data, without a manifest
     monkeypatch.chdir(tmp_path / "elsewhere")
-    outcome = run("lm", "train", "../runs/a", "--training.steps", "2")
+    outcome = run("lm train ../runs/a --training.steps 2")
     assert outcome.status == 0, outcome.err
     assert "resuming from ../runs/a/checkpoints/step_00000001" in outcome.err
     monkeypatch.chdir(tmp_path)
     Path("moved").mkdir()
     for name in ("runs", "shards", "tokenizer.json"):
         Path(name).rename(Path("moved") / name)
-    outcome = run("lm", "train", "moved/runs/a", "--training.steps", "3")
+    outcome = run("lm train moved/runs/a --training.steps 3")
     assert outcome.status == 0, outcome.err
     assert "resuming from moved/runs/a/checkpoints/step_00000002" in outcome.err
 
@@ -241,7 +252,7 @@ def test_a_run_whose_data_is_gone_says_how_to_name_its_new_path(data: str, run: 
     assert start.status == 0, start.err
     Path("shards").rename("new place")
     Path("tokenizer.json").rename("other.json")  # the run has a copy
-    outcome = run("lm", "train", "mine", "--training.steps", "2")
+    outcome = run("lm train mine --training.steps 2")
     assert outcome.status == 1
     assert "error: there is no folder shards, which the run was trained on\n" in outcome.err
     command = "bytemill lm train mine --data.train NEW_PATH"
@@ -268,22 +279,19 @@ def test_the_hint_about_too_little_validation_data_works(tokenizer_file: str, ru
 
 
 def test_generate_prints_the_same_text_for_the_same_seed(trained: str, run: Run):
-    outcome = run("lm", "generate", trained, "the cat", "--max-tokens", "20", "--seed", "1")
+    outcome = run(f"lm generate {trained} 'the cat' --max-tokens 20 --seed 1")
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("the cat")
     assert outcome.out.endswith("\n")
-    uncached = run("lm", "generate", trained, "the cat", "--max-tokens", "20", "--seed", "1", "--no-cache")
+    uncached = run(f"lm generate {trained} 'the cat' --max-tokens 20 --seed 1 --no-cache")
     assert uncached.out == outcome.out
     checkpoint = next(Path(trained, "checkpoints").iterdir())
     assert (
         run("lm", "generate", str(checkpoint), "the cat", "--max-tokens", "20", "--seed", "1").out
         == outcome.out
     )
-    assert (
-        run("lm", "generate", trained, "-", "--max-tokens", "20", "--seed", "1", stdin="the cat").out
-        == outcome.out
-    )
-    three = run("lm", "generate", trained, "the", "--samples", "3", "--max-tokens", "5", "--seed", "1").out
+    assert run(f"lm generate {trained} - --max-tokens 20 --seed 1", stdin="the cat").out == outcome.out
+    three = run(f"lm generate {trained} the --samples 3 --max-tokens 5 --seed 1").out
     assert three.count("── sample") == 3
 
 
@@ -294,10 +302,7 @@ def test_prompts_and_texts_follow_the_token_that_began_training_documents(tokeni
 
     vocab = {i: bytes([i]) for i in range(256)}
     bytemill.Tokenizer(vocab, [], ["<s>"]).save("tokenizer.json")
-    assert (
-        run("data", "encode", "tokenizer.json", "corpus.txt", "--bos", "<s>", "-o", "shards", "-q").status
-        == 0
-    )
+    assert run("data encode tokenizer.json corpus.txt --bos '<s>' -o shards -q").status == 0
     arguments = (*TINY[:-2], "--training.steps", "1", "--run.folder", "mine", "--run.sample-every", "1", "-q")
     outcome = run("lm", "train", *arguments)
     assert outcome.status == 0, outcome.err
@@ -308,34 +313,18 @@ def test_prompts_and_texts_follow_the_token_that_began_training_documents(tokeni
         (sample,) = json.loads(run("lm", "generate", "mine", prompt, *options).out)["samples"]
         assert sample["ids"] == ids
     Path("q.txt").write_text("First Citizen:\n")
-    score = json.loads(run("lm", "eval", "mine", "--text", "q.txt", "--device", "cpu", "--json").out)
+    score = json.loads(run("lm eval mine --text q.txt --device cpu --json").out)
     assert score["texts"]["q.txt"]["n_bytes"] == 15
 
 
 def test_tokens_and_probabilities_are_shown(trained: str, run: Run):
-    tokens = run("lm", "generate", trained, "the cat", "--max-tokens", "6", "--seed", "1", "--show-tokens")
+    tokens = run(f"lm generate {trained} 'the cat' --max-tokens 6 --seed 1 --show-tokens")
     assert tokens.out.count("│") >= 5
-    shown = run(
-        "lm",
-        "generate",
-        trained,
-        "the",
-        "--max-tokens",
-        "3",
-        "--seed",
-        "1",
-        "--show-probabilities",
-        "--top-k",
-        "2",
-    )
+    shown = run(f"lm generate {trained} the --max-tokens 3 --seed 1 --show-probabilities --top-k 2")
     lines = shown.out.splitlines()
     assert lines[0].split() == ["id", "prob.", "log", "p", "sampled", "token"]
     assert len(lines) == 1 + 3 * 4
-    result = json.loads(
-        run(
-            "lm", "generate", trained, "the", "--max-tokens", "3", "--seed", "1", "--top-k", "2", "--json"
-        ).out
-    )
+    result = json.loads(run(f"lm generate {trained} the --max-tokens 3 --seed 1 --top-k 2 --json").out)
     (sample,) = result["samples"]
     assert len(sample["ids"]) == 3
     for token in sample["tokens"]:
@@ -347,7 +336,7 @@ def test_tokens_and_probabilities_are_shown(trained: str, run: Run):
 def test_the_prompt_is_interactive(trained: str, run: Run):
     lines = ["/help", "/params", "/params temperature 0", "/params top_k x", "/what", "/tokens", "the cat"]
     session = "\n".join([*lines, "/tokens", "the cat", "/quit", "not read"])
-    outcome = run("lm", "generate", trained, "--max-tokens", "4", stdin=session)
+    outcome = run(f"lm generate {trained} --max-tokens 4", stdin=session)
     assert outcome.status == 0
     assert "/params NAME VALUE" in outcome.out
     assert "temperature" in outcome.out
@@ -360,42 +349,32 @@ def test_the_prompt_is_interactive(trained: str, run: Run):
 
 def test_eval_scores_text_shards_and_hellaswag(trained: str, data: str, run: Run):
     Path("items.txt").write_text("the cat sat. it\n1\nsat on the mat\nate the rat\nwas bored\ncould tell\n")
-    arguments = (
-        "lm",
-        "eval",
-        trained,
-        "--text",
-        "corpus.txt",
-        "--shards",
-        "shards",
-        "--hellaswag",
-        "items.txt",
-    )
-    result = json.loads(run(*arguments, "--json", "--stride", "8", "--quiet").out)
+    arguments = f"lm eval {trained} --text corpus.txt --shards shards --hellaswag items.txt"
+    result = json.loads(run(arguments, "--json", "--stride", "8", "--quiet").out)
     assert result["texts"]["corpus.txt"]["n_bytes"] == Path("corpus.txt").stat().st_size
     assert result["texts"]["shards"]["perplexity"] > 1
     assert set(result["hellaswag"]["items.txt"]["accuracy"]) == {"sum", "tokens", "characters", "bytes"}
-    outcome = run(*arguments)
+    outcome = run(arguments)
     assert "bits/byte" in outcome.out
     assert "HellaSwag" in outcome.out
-    assert run("lm", "eval", trained).status == 2
-    assert run("lm", "eval", trained, "--text", "corpus.txt", "--stride", "17").status == 2
+    assert run(f"lm eval {trained}").status == 2
+    assert run(f"lm eval {trained} --text corpus.txt --stride 17").status == 2
 
 
 def test_a_damaged_checkpoint_or_another_tokenizer_is_refused(trained: str, run: Run):
     Path("mine/tokenizer.json").rename("kept.json")
-    assert "tokenizer.json is missing" in run("lm", "generate", trained, "a").err
+    assert "tokenizer.json is missing" in run(f"lm generate {trained} a").err
     import bytemill
 
     bytemill.train(["corpus.txt"], 280, []).save("mine/tokenizer.json")
-    assert "is not the tokenizer that the model was trained with" in run("lm", "generate", trained, "a").err
+    assert "is not the tokenizer that the model was trained with" in run(f"lm generate {trained} a").err
     Path("kept.json").replace("mine/tokenizer.json")
     (checkpoint,) = Path("mine/checkpoints").iterdir()
     os.truncate(checkpoint / "model.safetensors", 1000)
-    outcome = run("lm", "generate", trained, "a")
+    outcome = run(f"lm generate {trained} a")
     assert outcome.status == 1
     assert "no checkpoint in mine" in outcome.err
-    assert "there is no checkpoint in shards" in run("lm", "eval", "shards", "--text", "corpus.txt").err
+    assert "there is no checkpoint in shards" in run("lm eval shards --text corpus.txt").err
 
 
 def test_eval_shows_the_loss_by_class_of_token(trained: str, run: Run):
@@ -409,14 +388,14 @@ def test_eval_shows_the_loss_by_class_of_token(trained: str, run: Run):
 
 
 def test_plan_prints_tables_or_json(run: Run):
-    outcome = run("lm", "plan", "gpt2-xl", "--memory", "80GB", "--batch-size", "4", "--device", "a100")
+    outcome = run("lm plan gpt2-xl --memory 80GB --batch-size 4 --device a100")
     assert outcome.status == 0, outcome.err
     for expected in ("1,557,611,200 parameters", "optimizer (adamw)", "the largest batch is", "days"):
         assert expected in outcome.out
     tables = ["--model.rope.theta", "500", "--model.attention.no-qkv-bias", "--model.attention.qk-norm"]
     config = json.loads(run("lm", "plan", "tiny", *tables, "--json").out)["config"]
     assert (config["rope"]["theta"], config["attention"]["qk_norm"]) == (500, True)
-    result = json.loads(run("lm", "plan", "tiny", "--model.num-layers", "8", "--json").out)
+    result = json.loads(run("lm plan tiny --model.num-layers 8 --json").out)
     assert result["config"]["num_layers"] == 8
     plain, full = (
         json.loads(run("lm", "plan", "tiny", "--json", *options).out)["memory_bytes"]
@@ -425,16 +404,16 @@ def test_plan_prints_tables_or_json(run: Run):
     assert full["activations_per_sequence"] < plain["activations_per_sequence"] / 3
     assert plain["average"] == 0
     assert full["average"] == full["parameters"]
-    assert run("lm", "plan", "nothing").status == 1
-    assert "hint: write a size such as 80GB" in run("lm", "plan", "tiny", "--memory", "much").err
+    assert run("lm plan nothing").status == 1
+    assert "hint: write a size such as 80GB" in run("lm plan tiny --memory much").err
 
 
 def test_help_has_examples_and_every_setting(run: Run, monkeypatch: pytest.MonkeyPatch):
     from bytemill.lm.training.config import setting_keys
 
     monkeypatch.setenv("COLUMNS", "200")
-    all_options = run("lm", "train", "--help-all").out
-    usual_options = run("lm", "train", "--help").out
+    all_options = run("lm train --help-all").out
+    usual_options = run("lm train --help").out
     names = {f"--{key.replace('_', '-')} " for key in setting_keys()}
     assert {name for name in names if name not in all_options} == set()
     assert 10 <= sum(name in usual_options.partition("--help shows")[0] for name in names) <= 15
@@ -471,14 +450,14 @@ def test_values_come_from_file_environment_and_flags_in_this_order(
     Path("run.toml").write_text("[training]\nsteps = 300\nseed = 3\nbatch_size = 3\n[model]\nd_ff = 64\n")
     monkeypatch.setenv("BYTEMILL_TRAINING_SEED", "4")
     monkeypatch.setenv("BYTEMILL_TRAINING_BATCH_SIZE", "4")
-    outcome = run("lm", "train", "run.toml", "--training.batch-size", "5", "--print-config")
+    outcome = run("lm train run.toml --training.batch-size 5 --print-config")
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
     assert "steps = 300 # run.toml" in lines
     assert "seed = 4 # BYTEMILL_TRAINING_SEED" in lines
     assert "batch_size = 5 # --training.batch-size" in lines
     assert "d_ff = 64 # run.toml" in lines
     assert "# warmup_steps is not set # default" in lines
-    outcome = run("lm", "train", "run.toml", "--model.preset", "tinystories", "--print-config")
+    outcome = run("lm train run.toml --model.preset tinystories --print-config")
     assert "d_ff = 1344" in outcome.out
 
 
@@ -500,7 +479,7 @@ def test_values_come_from_file_environment_and_flags_in_this_order(
 )
 def test_errors_in_a_file_name_the_file_and_the_key(run: Run, work: Path, text: str, message: str):
     Path("run.toml").write_text(text)
-    outcome = run("lm", "train", "run.toml", "--print-config")
+    outcome = run("lm train run.toml --print-config")
     assert outcome.status != 0
     assert message in outcome.err
     assert outcome.err.count("\n") == 2

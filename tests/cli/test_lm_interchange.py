@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.cli.test_lm import data, quick, trained  # noqa: F401 - fixtures
+from tests.cli.test_lm import data, kept, quick, trained  # noqa: F401 - fixtures
 from tests.datasets.stub_hub import Hub, hub  # noqa: F401 - a fixture
 from tests.support.s3_server import S3Server
 
@@ -16,22 +16,19 @@ Run = Callable[..., Any]
 
 
 def test_a_trained_model_is_exported_imported_and_fine_tuned(trained: str, run: Run):  # noqa: F811
-    exported = run("lm", "export", trained, "-o", "hf")
+    exported = run(f"lm export {trained} -o hf")
     assert exported.status == 0, exported.err
     checkpoint = Path("mine/checkpoints/step_00000006")
     assert exported.out == f"exported {checkpoint} as LlamaForCausalLM: {Path('hf/model.safetensors')}\n"
-    imported = run("lm", "import", "hf", "-o", "back")
+    imported = run("lm import hf -o back")
     assert imported.status == 0, imported.err
     assert "parameters of LlamaForCausalLM of transformers: back" in imported.out
     texts = [
-        run("lm", "generate", folder, "a", "--temperature", "0", "--max-tokens", "8").out
-        for folder in (trained, "back")
+        run(f"lm generate {folder} a --temperature 0 --max-tokens 8").out for folder in (trained, "back")
     ]
     assert texts[0] == texts[1]
     scores = [
-        json.loads(run("lm", "eval", folder, "--text", "corpus.txt", "--json", "-q").out)["texts"][
-            "corpus.txt"
-        ]["loss"]
+        json.loads(run(f"lm eval {folder} --text corpus.txt --json -q").out)["texts"]["corpus.txt"]["loss"]
         for folder in (trained, "back")
     ]
     assert abs(scores[0] - scores[1]) < 1e-6
@@ -40,57 +37,48 @@ def test_a_trained_model_is_exported_imported_and_fine_tuned(trained: str, run: 
         "--run.folder", "tuned", "--training.batch-size", "2", "--json", "--training.device", "cpu",
     )  # fmt: skip
     assert tuned.status == 0, tuned.err
-    again = run("lm", "train", "tuned", "--print-config", "--json")
+    again = run("lm train tuned --print-config --json")
     assert json.loads(again.out)["model"]["d_ff"] == 32
 
 
 def test_progress_and_notes_go_to_standard_error(trained: str, run: Run):  # noqa: F811
-    exported = run("lm", "export", trained, "-o", "progress")
+    exported = run(f"lm export {trained} -o progress")
     assert exported.err.startswith("reading the model\nwriting: ")
-    assert run("lm", "export", trained, "-o", "silent", "-q").err == ""
-    imported = run("lm", "import", "progress", "-o", "again")
+    assert run(f"lm export {trained} -o silent -q").err == ""
+    imported = run("lm import progress -o again")
     assert imported.err.startswith("reading the model\nwriting: ")
-    alone = run("lm", "export", trained, "-o", "alone", "--no-tokenizer")
+    alone = run(f"lm export {trained} -o alone --no-tokenizer")
     assert "tokenizer" not in alone.err
     assert not Path("alone/tokenizer.json").exists()
-    wrong = run("lm", "export", trained, "-o", "alone.gguf", "--no-tokenizer")
+    wrong = run(f"lm export {trained} -o alone.gguf --no-tokenizer")
     assert "a GGUF file needs the tokenizer" in wrong.err
     no_end = run(
-        "tokenizer",
-        "train",
-        "corpus.txt",
-        "-o",
-        "no-end.json",
-        "--vocab-size",
-        "260",
-        "--no-end-of-text",
-        "--special-token",
-        "<x>",
+        "tokenizer train corpus.txt -o no-end.json --vocab-size 260 --no-end-of-text --special-token '<x>'"
     )
     assert no_end.status == 0, no_end.err
-    run("lm", "import", "alone", "-o", "no-end", "--tokenizer", "no-end.json", "-q")
-    assert "the exported model has no end token" in run("lm", "export", "no-end", "-o", "hf-no-end").err
+    run("lm import alone -o no-end --tokenizer no-end.json -q")
+    assert "the exported model has no end token" in run("lm export no-end -o hf-no-end").err
 
 
 def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa: F811
-    exported = run("lm", "export", trained, "-o", "out.gguf", "--json")
+    exported = run(f"lm export {trained} -o out.gguf --json")
     assert exported.status == 0, exported.err
     assert json.loads(exported.out)["files"] == ["out.gguf"]
-    again = run("lm", "export", trained, "-o", "out.gguf", "--output-format", "gguf")
+    again = run(f"lm export {trained} -o out.gguf --output-format gguf")
     assert again.status == 1
     assert "error: out.gguf exists\nhint: use another name, or add --overwrite" in again.err
-    missing = run("lm", "import", "nowhere", "-o", "out")
+    missing = run("lm import nowhere -o out")
     assert missing.status == 1
     assert "error: nowhere does not exist\nhint: " in missing.err
-    run("lm", "export", trained, "-o", "hf", "-q")
-    imported = run("lm", "import", "hf", "-o", "in", "--json")
+    run(f"lm export {trained} -o hf -q")
+    imported = run("lm import hf -o in --json")
     assert json.loads(imported.out)["model"]["num_layers"] == 1
-    unknown = run("lm", "generate", "hf", "a")
+    unknown = run("lm generate hf a")
     assert "hint: import it first: bytemill lm import hf -o DIR" in unknown.err
 
 
 def test_an_export_is_uploaded_with_a_card(trained: str, run: Run, hub: Hub):  # noqa: F811
-    exported = run("lm", "export", trained, "-o", "hf", "--push", "me/model", "--private", "--json")
+    exported = run(f"lm export {trained} -o hf --push me/model --private --json")
     assert exported.status == 0, exported.err
     assert json.loads(exported.out)["url"] == f"{hub.url}/me/model"
     assert hub.private == {"me/model"}
@@ -102,28 +90,28 @@ def test_an_export_is_uploaded_with_a_card(trained: str, run: Run, hub: Hub):  #
     assert int(n_parameters[1].replace(",", "")) > 10_000
     assert "| steps | 6 |" in card
     assert "| validation loss | " in card
-    refused = run("lm", "export", trained, "-o", "a.gguf", "--push", "me/model")
+    refused = run(f"lm export {trained} -o a.gguf --push me/model")
     assert (refused.status, "leave out gguf" in refused.err) == (2, True)
 
 
 def test_a_tokenizer_is_uploaded(tokenizer_file: str, run: Run, hub: Hub):  # noqa: F811
-    pushed = run("tokenizer", "push", tokenizer_file, "me/words")
+    pushed = run("tokenizer push tokenizer.json me/words")
     assert pushed.status == 0, pushed.err
     assert pushed.out.startswith(f"{hub.url}/me/words: README.md, ")
-    again = run("tokenizer", "push", tokenizer_file, "me/words")
+    again = run("tokenizer push tokenizer.json me/words")
     assert "note: the repository has a model card, which was kept" in again.err
-    card = run("tokenizer", "push", tokenizer_file, "me/words", "--card")
+    card = run("tokenizer push tokenizer.json me/words --card")
     assert card.out == hub.repositories["me/words"]["README.md"].decode()
     hub.status = 403
-    refused = run("tokenizer", "push", tokenizer_file, "me/words")
+    refused = run("tokenizer push tokenizer.json me/words")
     assert (refused.status, "hf auth login" in refused.err) == (1, True)
 
 
 def test_an_export_to_a_store(run: Run, s3: S3Server, trained: str):  # noqa: F811
     url = f"{s3.bucket()}/hf"
     store = StoreFolder(url)
-    assert run("lm", "export", trained, "-o", "hf").status == 0
-    exported = run("lm", "export", trained, "-o", url)
+    assert run(f"lm export {trained} -o hf").status == 0
+    exported = run(f"lm export {trained} -o {url}")
     assert exported.status == 0, exported.err
     assert exported.out.endswith(f" as LlamaForCausalLM: {url}/model.safetensors\n")
     assert store.list() == {path.name: path.stat().st_size for path in Path("hf").iterdir()}
@@ -133,10 +121,10 @@ def test_an_export_to_a_store(run: Run, s3: S3Server, trained: str):  # noqa: F8
         if request.method in ("PUT", "POST") and "/hf/" in request.path
     ]
     assert puts[-1].endswith("/config.json")
-    refused = run("lm", "export", trained, "-o", url)
+    refused = run(f"lm export {trained} -o {url}")
     assert (refused.status, f"{url} is not empty" in refused.err) == (1, True)
     store.put("model-00002-of-00002.safetensors", b"of another model")
-    again = run("lm", "export", trained, "-o", url, "--overwrite", "--precision", "bfloat16")
+    again = run(f"lm export {trained} -o {url} --overwrite --precision bfloat16")
     assert again.status == 0, again.err
     assert set(store.list()) == {path.name for path in Path("hf").iterdir()}
     divided = ("--max-shard-bytes", "20000", "--overwrite", "-q")
@@ -145,16 +133,16 @@ def test_an_export_to_a_store(run: Run, s3: S3Server, trained: str):  # noqa: F8
     names = {path.name for path in Path("hf").iterdir()}
     assert {"model.safetensors.index.json", "model.safetensors"} & names == {"model.safetensors.index.json"}
     assert set(store.list()) == names
-    imported = run("lm", "import", url, "-o", f"{url}-imported")
+    imported = run(f"lm import {url} -o {url}-imported")
     assert imported.status == 0, imported.err
     assert imported.out.endswith(f": {url}-imported\n")
-    assert run("lm", "import", url, "-o", "back", "-q").status == 0
+    assert run(f"lm import {url} -o back -q").status == 0
     stored, here = (
-        run("lm", "generate", folder, "a", "--temperature", "0", "--max-tokens", "8")
+        run(f"lm generate {folder} a --temperature 0 --max-tokens 8")
         for folder in (f"{url}-imported", "back")
     )
     assert (stored.status, stored.out) == (0, here.out)
-    refused = run("lm", "import", "back", "-o", f"{url}-imported")
+    refused = run(f"lm import back -o {url}-imported")
     assert (refused.status, f"{url}-imported is not empty" in refused.err) == (1, True)
-    pushed = run("lm", "export", trained, "-o", url, "--push", "me/model")
+    pushed = run(f"lm export {trained} -o {url} --push me/model")
     assert (pushed.status, "uploads a folder of this machine" in pushed.err) == (2, True)

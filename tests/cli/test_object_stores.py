@@ -44,22 +44,22 @@ def test_a_tokenizer_and_shards(work: Path, run: Run, s3: S3Server, processes: t
     if not processes:
         assert f"note: {url}/shards already contains these shards: nothing to do\n" in again.err
 
-    shown = run("data", "info", f"{url}/shards", "--verify")
+    shown = run(f"data info {url}/shards --verify")
     assert shown.status == 0, shown.err
     assert "verified: every shard matches the manifest" in shown.out
     store.put("shards/train/shard_00000.0123456789ab.npy", b"left")
-    noted = run("data", "info", f"{url}/shards")
+    noted = run(f"data info {url}/shards")
     # Stores count in seconds. An object of the manifest's second is left over, a younger one may be of another run.
     removed = "note: removed 1 object that an encoding left"
     assert (
         removed in noted.err
         or f"note: {url}/shards/train has 1 file more (4 bytes), of an encoding" in noted.err
     )
-    found = json.loads(run("data", "info", f"{url}/shards", "--json").out)
+    found = json.loads(run(f"data info {url}/shards --json").out)
     assert found["parts"]["train"]["folder"] == f"{url}/shards/train"
     name = next(name for name in store.list() if name.startswith("shards/train/shard_00001"))
     store.put(name, bytes(store.size(name) or 0))
-    damaged = run("data", "info", f"{url}/shards", "--verify")
+    damaged = run(f"data info {url}/shards --verify")
     assert damaged.status == 1
     assert f"{Path(name).name} has sha256 " in damaged.err
 
@@ -68,9 +68,9 @@ def test_conversions(work: Path, run: Run, s3: S3Server, tokenizer_file: str):
     url = s3.bucket()
     Path("here/gpt2").mkdir(parents=True)
     for name in ("mine.tiktoken", "tokenizer.json", "gpt2/vocab.json", "folder", "mine.vocab"):
-        here = run("tokenizer", "convert", tokenizer_file, f"here/{name}")
+        here = run(f"tokenizer convert tokenizer.json here/{name}")
         assert here.status == 0, here.err
-        outcome = run("tokenizer", "convert", tokenizer_file, f"{url}/{name}")
+        outcome = run(f"tokenizer convert tokenizer.json {url}/{name}")
         assert outcome.status == 0, outcome.err
         assert outcome.out.startswith(f"{url}/{name}")
     store = StoreFolder(url)
@@ -80,17 +80,17 @@ def test_conversions(work: Path, run: Run, s3: S3Server, tokenizer_file: str):
         found = store.get(name)
         assert found is not None
         assert found.data == Path("here", name).read_bytes(), name
-    refused = run("tokenizer", "convert", tokenizer_file, f"{url}/folder")
+    refused = run(f"tokenizer convert tokenizer.json {url}/folder")
     assert (refused.status, f"error: {url}/folder/merges.txt already exists" in refused.err) == (1, True)
-    assert run("tokenizer", "convert", tokenizer_file, f"{url}/folder", "--overwrite").status == 0
-    found = json.loads(run("tokenizer", "convert", f"{url}/tokenizer.json", f"{url}/b.json", "--json").out)
+    assert run(f"tokenizer convert tokenizer.json {url}/folder --overwrite").status == 0
+    found = json.loads(run(f"tokenizer convert {url}/tokenizer.json {url}/b.json --json").out)
     assert (found["input"], found["output"]) == (f"{url}/tokenizer.json", [f"{url}/b.json"])
 
-    assert run("data", "encode", tokenizer_file, "corpus.txt", "-o", "shards").status == 0
-    outcome = run("data", "convert", "shards", f"{url}/bin", "--layout", "bin")
+    assert run("data encode tokenizer.json corpus.txt -o shards").status == 0
+    outcome = run(f"data convert shards {url}/bin --layout bin")
     assert outcome.status == 0, outcome.err
     assert f"{url}/bin" in outcome.out
-    assert run("data", "info", f"{url}/bin", "--verify").status == 0
+    assert run(f"data info {url}/bin --verify").status == 0
 
 
 def test_errors_are_one_line_and_a_hint(work: Path, run: Run, s3: S3Server, tokenizer_file: str):
@@ -108,7 +108,7 @@ def test_errors_are_one_line_and_a_hint(work: Path, run: Run, s3: S3Server, toke
         assert len(outcome.err.splitlines()) <= 4
     url = s3.bucket()
     with s3.fault(lambda _: "403"):
-        outcome = run("data", "encode", tokenizer_file, "corpus.txt", "-o", url)
+        outcome = run(f"data encode tokenizer.json corpus.txt -o {url}")
     assert outcome.status == 1
     assert SECRET not in outcome.err
     assert "credentials" in outcome.err

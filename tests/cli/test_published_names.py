@@ -20,18 +20,18 @@ def gpt2(work: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_every_command_takes_a_name(gpt2: str, work: Path, run: Run) -> None:
-    assert run("tokenizer", "encode", gpt2, "Hello, world").out == "15496 11 995\n"
-    assert run("tokenizer", "decode", gpt2, "15496", "11").out == "Hello,"
-    assert "50,257" in run("tokenizer", "show", gpt2).out
-    assert "Hello" in run("tokenizer", "inspect", gpt2, "Hello").out
-    answer = run("data", "encode", gpt2, "corpus.txt", "--output", "shards", "--json")
+    assert run(f"tokenizer encode {gpt2} 'Hello, world'").out == "15496 11 995\n"
+    assert run(f"tokenizer decode {gpt2} 15496 11").out == "Hello,"
+    assert "50,257" in run(f"tokenizer show {gpt2}").out
+    assert "Hello" in run(f"tokenizer inspect {gpt2} Hello").out
+    answer = run(f"data encode {gpt2} corpus.txt --output shards --json")
     assert answer.status == 0, answer.err
     assert json.loads(answer.out)["n_tokens"] > 0
 
 
 def test_a_file_of_that_name_comes_first(gpt2: str, tokenizer_file: str, work: Path, run: Run) -> None:
     (work / tokenizer_file).rename(work / gpt2)
-    assert json.loads(run("tokenizer", "show", gpt2, "--json").out)["n_vocab"] == 300
+    assert json.loads(run(f"tokenizer show {gpt2} --json").out)["n_vocab"] == 300
 
 
 def test_the_name_of_a_model_is_that_of_its_encoding(gpt2: str, run: Run) -> None:
@@ -55,18 +55,18 @@ def repository(work: Path, tokenizer_file: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_command_takes_a_repository(repository: str, run: Run) -> None:
-    ids = run("tokenizer", "encode", repository, "the cat").out
+    ids = run(f"tokenizer encode {repository} 'the cat'").out
     assert run("tokenizer", "decode", repository, *ids.split()).out == "the cat"
-    assert run("tokenizer", "inspect", repository, "the cat").status == 0
-    assert run("data", "encode", repository, "corpus.txt", "-o", "shards", "-q").status == 0
-    assert run("data", "reencode", "shards", "--from", repository, "--to", repository, "-o", "b").status == 0
-    assert run("tokenizer", "convert", repository, "own.json", "-q").status == 0
-    assert run("tokenizer", "compare", repository, "own.json", "--text", "corpus.txt").status == 0
+    assert run(f"tokenizer inspect {repository} 'the cat'").status == 0
+    assert run(f"data encode {repository} corpus.txt -o shards -q").status == 0
+    assert run(f"data reencode shards --from {repository} --to {repository} -o b").status == 0
+    assert run(f"tokenizer convert {repository} own.json -q").status == 0
+    assert run(f"tokenizer compare {repository} own.json --text corpus.txt").status == 0
     settings = ["--data.tokenizer", repository, "--data.train", "shards", "--print-config"]
     assert run("lm", "train", *settings).status == 0
     # A folder of the owner's name is one that a path is below.
     Path("me").mkdir()
-    assert run("tokenizer", "show", repository).err.startswith("error: me/small: no such file")
+    assert run(f"tokenizer show {repository}").err.startswith("error: me/small: no such file")
 
 
 def test_a_repository_that_is_not_there_is_named(repository: str, run: Run) -> None:
@@ -77,7 +77,7 @@ def test_a_repository_that_is_not_there_is_named(repository: str, run: Run) -> N
 
 
 def test_special_tokens_are_added_to_a_named_tokenizer(gpt2: str, run: Run) -> None:
-    outcome = run("tokenizer", "convert", gpt2, "chat.json", "--special-token", "<|user|>")
+    outcome = run(f"tokenizer convert {gpt2} chat.json --special-token '<|user|>'")
     assert outcome.err == (
         "error: gpt2 has a pattern and special tokens of its own\n"
         "hint: leave out --pattern and --special-token, which are for files that store none; --add-special-token "
@@ -92,7 +92,7 @@ def test_special_tokens_are_added_to_a_named_tokenizer(gpt2: str, run: Run) -> N
     outcome = run("tokenizer convert chat.json more.json --add-special-token '<|a|>=60000' -q")
     assert outcome.status == 0, outcome.err
     assert run("tokenizer encode more.json '<|a|>'").out == "60000\n"
-    outcome = run("tokenizer", "convert", gpt2, "x.json", "--add-special-token", "<|a|>=5")
+    outcome = run(f"tokenizer convert {gpt2} x.json --add-special-token '<|a|>=5'")
     assert outcome.err.startswith(
         "error: the id 5 of '<|a|>' belongs to the token b'&'\nhint: use ids from 50257 up"
     )

@@ -25,9 +25,7 @@ def corpus(work: Path) -> str:
 
 
 def test_the_summary_names_results_and_next_steps(corpus: str, run: Run):
-    outcome = run(
-        "quickstart", "out", "--model-steps", "0", "--corpus", corpus, "--vocab-size", "400", "--no-open"
-    )
+    outcome = run(f"quickstart out --model-steps 0 --corpus {corpus} --vocab-size 400 --no-open")
     assert outcome.status == 0, outcome.err
     assert outcome.out.startswith("out: finished in ")
     for expected in ("round trip", "400 tokens", "out/report.html", "out/tokenizer.json"):
@@ -38,9 +36,7 @@ def test_the_summary_names_results_and_next_steps(corpus: str, run: Run):
 
 
 def test_the_commands_that_it_recommends_work(corpus: str, run: Run):
-    said = run(
-        "quickstart", "a folder", "--model-steps", "0", "--corpus", corpus, "-n", "400", "--no-open"
-    ).out
+    said = run(f"quickstart 'a folder' --model-steps 0 --corpus {corpus} -n 400 --no-open").out
     commands = [shlex.split(line) for line in said.splitlines() if line.startswith("  bytemill ")]
     assert len(commands) == 5
     for program, *arguments in commands:
@@ -51,9 +47,7 @@ def test_the_commands_that_it_recommends_work(corpus: str, run: Run):
 
 
 def test_json_is_one_object(corpus: str, run: Run):
-    outcome = run(
-        "quickstart", "out", "--model-steps", "0", "--corpus", corpus, "-n", "400", "--json", "--quiet"
-    )
+    outcome = run(f"quickstart out --model-steps 0 --corpus {corpus} -n 400 --json --quiet")
     assert outcome.err == ""
     result = json.loads(outcome.out)
     assert result["n_vocab"] == 400
@@ -77,7 +71,7 @@ def test_errors_are_errors(corpus: str, run: Run):
     assert "error: no such file: nothing.txt\n" in missing.err
     Path("mine").mkdir()
     Path("mine/tokenizer.json").write_text("precious")
-    refused = run("quickstart", "mine", "--model-steps", "0", "--corpus", corpus)
+    refused = run(f"quickstart mine --model-steps 0 --corpus {corpus}")
     assert refused.status == 1
     assert "error: mine holds files that are not from an earlier quickstart\n" in refused.err
     assert "hint: choose another folder: bytemill quickstart NAME\n" in refused.err

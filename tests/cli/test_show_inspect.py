@@ -84,7 +84,7 @@ def test_show_tokens_lists_all_of_them(tokenizer: bytemill.Tokenizer, run: Run):
 
 
 def test_show_of_an_unknown_token_is_an_error(tokenizer_file: str, run: Run):
-    outcome = run("tokenizer", "show", tokenizer_file, "--token", "300")
+    outcome = run("tokenizer show tokenizer.json --token 300")
     assert (outcome.status, outcome.out) == (1, "")
     assert outcome.err == "error: no token has the id 300\nhint: the ids of this tokenizer are 0 to 299\n"
 
@@ -105,7 +105,7 @@ def test_inspect_sets_tokens_apart_off_a_terminal(tokenizer: bytemill.Tokenizer,
 
 
 def test_inspect_makes_parts_of_characters_and_controls_visible(tokenizer_file: str, run: Run):
-    outcome = run("tokenizer", "inspect", tokenizer_file, "€\x1b[31m\u202e\x7f\xa0")
+    outcome = run("tokenizer inspect tokenizer.json", "€\x1b[31m\u202e\x7f\xa0")
     assert "⟨e2⟩│⟨82⟩│⟨ac⟩│␛│[" in outcome.out
     assert "\x1b" not in outcome.out
     assert "\u202e" not in outcome.out
@@ -177,6 +177,6 @@ def test_inspect_svg_prints_an_image_with_the_ids(tokenizer: bytemill.Tokenizer,
 
 
 def test_inspect_svg_takes_no_other_form_of_output(tokenizer_file: str, run: Run):
-    outcome = run("tokenizer", "inspect", tokenizer_file, "the cat", "--svg", "--json")
+    outcome = run("tokenizer inspect tokenizer.json 'the cat' --svg --json")
     assert outcome.status == 2
     assert "--svg" in outcome.err

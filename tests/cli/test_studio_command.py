@@ -37,20 +37,25 @@ def started(*arguments: str, cwd: Path) -> Iterator[tuple["subprocess.Popen[str]
         process.communicate(timeout=60)
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_it_serves_until_it_is_interrupted(work: Path, tokenizer_file: str, name: str):
-    with started(tokenizer_file, cwd=work) as (process, url):
-        with httpx.Client(base_url=url, trust_env=False) as client:
-            assert "bytemill studio" in client.get("/").text
-            found = client.get("/api/v1/sources").json()["tokenizers"]
-            assert found[0]["origin"] == "named"
-            # Read here: what the first line's buffer holds, `communicate` does not see.
-            assert process.stdout is not None
-            assert "Press Ctrl-C" in process.stdout.readline()
-            process.send_signal(signal.Signals[name])  # with a connection still open
-            _, err = process.communicate(timeout=60)  # a guard against hanging
-        assert process.returncode == 130
-        assert err == "interrupted\nhint: the studio has ended\n"
+def check_end(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    # Read here: what the first line's buffer holds, `communicate` does not see.
+    assert process.stdout is not None
+    assert "Press Ctrl-C" in process.stdout.readline()
+    process.send_signal(number)  # with a connection still open
+    _, err = process.communicate(timeout=60)  # a guard against hanging
+    assert process.returncode == 130
+    assert err == "interrupted\nhint: the studio has ended\n"
+
+
+def test_it_serves_until_it_is_interrupted(work: Path, tokenizer_file: str):
+    with (
+        started(tokenizer_file, cwd=work) as (process, url),
+        httpx.Client(base_url=url, trust_env=False) as client,
+    ):
+        assert "bytemill studio" in client.get("/").text
+        found = client.get("/api/v1/sources").json()["tokenizers"]
+        assert found[0]["origin"] == "named"
+        check_end(process, signal.SIGINT)
 
 
 def test_another_port_is_taken_if_the_first_is_in_use(work: Path):
@@ -105,10 +110,11 @@ def test_without_its_libraries_it_says_what_to_install(work: Path):
 
 
 def test_beyond_this_machine_the_address_has_a_token(work: Path):
-    with started("--allow-host", "studio.example", cwd=work) as (_, url):
+    with started("--allow-host", "studio.example", cwd=work) as (process, url):
         own, _, token = url.partition("?token=")
         assert len(token) >= 32
         assert httpx.get(own, trust_env=False).status_code == 401
         name = {"host": "studio.example"}
         assert httpx.get(url, headers=name, trust_env=False).status_code == 303
         assert httpx.get(url, headers={"host": "other.example"}, trust_env=False).status_code == 421
+        check_end(process, signal.SIGTERM)

@@ -77,13 +77,20 @@ def test_every_command_has_help_with_examples_that_fits_80_columns(
     assert f"  bytemill {' '.join(chain)}" in examples
     lines = [*inspect.cleandoc(command.help).splitlines(), *epilogue.splitlines()]
     assert [line for line in lines if len(line) > 80] == []
+    wrong = run(*chain, "--no-such-option")
+    assert wrong.status == 2
+    assert f"hint: see `{' '.join(['bytemill', *chain, '--help'])}`\n" in wrong.err
 
 
 def test_help_of_the_groups_lists_their_commands(run: Callable[..., Any]):
     top = run("--help").out
+    for chain in ([], ["tokenizer"], ["data"], ["lm"], ["experiment"], ["--install-completion"]):
+        wrong = run(*chain, "--no-such-option")
+        assert (wrong.status, run(*chain, "--help").status) == (2, 0)
+        assert f"hint: see `{' '.join(['bytemill', *chain, '--help'])}`\n" in wrong.err
     assert all(name in top for name in ("quickstart", "tokenizer", "data", "BYTEMILL_DEBUG", "Exit code"))
     assert run().out == top
-    tokenizer = run("tokenizer", "--help").out
+    tokenizer = run("tokenizer --help").out
     assert all(name in tokenizer for name in ("train", "encode", "decode", "show", "inspect"))
 
 
@@ -274,10 +281,11 @@ def on_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> byte
 
 def test_colours_appear_on_a_terminal_and_nowhere_else(tokenizer_file: str, process: Process):
     arguments = ["tokenizer", "inspect", tokenizer_file, "the cat"]
-    assert b"\x1b[38;5;16;48;5;153mthe\x1b[0m" in on_terminal(*arguments)
-    assert "│".encode() not in on_terminal(*arguments)
-    assert not CONTROL_CODE.search(on_terminal(*arguments, NO_COLOR="1"))
-    assert "│".encode() in on_terminal(*arguments, NO_COLOR="1")
+    coloured, plain = on_terminal(*arguments), on_terminal(*arguments, NO_COLOR="1")
+    assert b"\x1b[38;5;16;48;5;153mthe\x1b[0m" in coloured
+    assert "│".encode() not in coloured
+    assert not CONTROL_CODE.search(plain)
+    assert "│".encode() in plain
     assert not CONTROL_CODE.search(on_terminal(*arguments, TERM="dumb"))
     assert not CONTROL_CODE.search(process(*arguments).stdout)
     assert CONTROL_CODE.search(process(*arguments, FORCE_COLOR="1").stdout)

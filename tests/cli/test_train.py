@@ -118,29 +118,8 @@ def test_what_ends_documents_is_a_special_token(work: Path, run: Run):
 
 def test_options_reach_the_trainer(work: Path, run: Run):
     Path("corpus.txt").write_text("ab ab ab cd cd e1 e1" * 3 + "\xff", encoding="latin-1")
-    options = [
-        "--special-ids",
-        "first",
-        "--pattern",
-        "cl100k",
-        "--ties",
-        "huggingface",
-        "--min-frequency",
-        "3",
-    ]
-    arguments = [
-        "tokenizer",
-        "train",
-        "corpus.txt",
-        "-n",
-        "260",
-        *options,
-        "--errors",
-        "replace",
-        "--threads",
-        "1",
-    ]
-    outcome = run(*arguments, "--json")
+    options = "--special-ids first --pattern cl100k --ties huggingface --min-frequency 3 --errors replace"
+    outcome = run(f"tokenizer train corpus.txt -n 260 {options} --threads 1 --json")
     assert outcome.status == 0, outcome.err
     assert json.loads(outcome.out)["n_replaced"] == 1
     trained = bytemill.Tokenizer.load("tokenizer.json")
@@ -221,26 +200,16 @@ def test_counts_are_kept_and_added_up_with_weights(work: Path, run: Run):
 
 
 def test_the_cost_of_a_memory_bound_and_omissions_are_reported(work: Path, run: Run, small_process: None):
-    arguments = [
-        "tokenizer",
-        "train",
-        "corpus.txt",
-        "-n",
-        "280",
-        "--max-memory",
-        "1GB",
-        "--min-pretoken-count",
-        "2",
-    ]
-    outcome = run(*arguments, "--json", "-q")
+    arguments = "tokenizer train corpus.txt -n 280 --min-pretoken-count 2 --max-memory 1GB"
+    outcome = run(arguments, "--json", "-q")
     report = json.loads(outcome.out)
     assert (report["max_memory"], report["spilled_bytes"], report["min_pretoken_count"]) == (10**9, 0, 2)
-    outcome = run(*arguments, "--overwrite", "--profile")
+    outcome = run(arguments, "--overwrite", "--profile")
     assert outcome.status == 0
     assert "nothing: everything fitted within" in outcome.out
     assert "below 2" in outcome.out
     assert "profile:" in outcome.err
-    assert run(*arguments[:-3], "1MB", "--overwrite").status == 1
+    assert run(arguments.replace("1GB", "1MB"), "--overwrite").status == 1
 
 
 def test_json_lines_train_like_the_text_in_them(work: Path, run: Run):

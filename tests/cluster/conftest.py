@@ -1,4 +1,4 @@
-"""Ray clusters of several nodes on this machine."""
+"""A tokenizer, a corpus of many formats, and Ray clusters of several nodes on this machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cluster.corpora import mixed_corpus, tokenizer
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import bytemill as bm
+
     StartCluster = Callable[[int], Any]
+
+
+@pytest.fixture(scope="session")
+def tok() -> bm.Tokenizer:
+    return tokenizer()
+
+
+@pytest.fixture(scope="session")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return mixed_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture
@@ -30,15 +44,13 @@ def start_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[StartCluster]:
     clusters: list[Any] = []
 
     def start(n_nodes: int) -> Any:
-        arguments = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
+        arguments: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100 << 20}
         # Ray replaces 127.0.0.1 by the address of the network, on which nothing shall listen.
-        head = {**arguments, "node_ip_address": "127.0.0.2"}
+        head = {**arguments, "node_ip_address": "127.0.0.2", "include_dashboard": False}
         cluster = utilities.Cluster(initialize_head=True, head_node_args=head)
         clusters.append(cluster)
         for number in range(1, n_nodes):
-            cluster.add_node(
-                num_cpus=1, object_store_memory=100 << 20, node_ip_address=f"127.0.0.{number + 2}"
-            )
+            cluster.add_node(**arguments, node_ip_address=f"127.0.0.{number + 2}")
         cluster.wait_for_nodes()
         return cluster
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import bytemill as bm
+from bytemill.data.executors.encode import encode_corpus
 from bytemill.data.executors.executor import Done
 from bytemill.datasets import DECLARATION
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.data.executors.executor import Task
+    from bytemill.data.manifest import Manifest
 
 EOT = "<|endoftext|>"
 
@@ -60,6 +62,12 @@ class InlineExecutor:
 
     def __exit__(self, *error: object) -> None:
         self._waiting.clear()
+
+
+def encode_by_units(tok: bm.Tokenizer, inputs: Any, out: str | Path, **options: Any) -> Manifest:
+    """Encode a corpus on an `InlineExecutor`."""
+    with InlineExecutor() as executor:
+        return encode_corpus(executor, tok, inputs, out, **options)
 
 
 def tokenizer() -> bm.Tokenizer:

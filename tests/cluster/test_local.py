@@ -5,17 +5,16 @@ import signal
 import time
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 import bytemill as bm
 from bytemill.cluster import UnitProgress, encode_corpus
 from bytemill.corpus import Corpus
-from bytemill.data.executors.executor import Done, Work, WorkerLostError, run
+from bytemill.data.executors.executor import Done, WorkerLostError
 from bytemill.data.executors.local import LocalExecutor
 from bytemill.errors import CorpusError
-from tests.cluster.corpora import files_of, mixed_corpus, tokenizer
+from tests.cluster.corpora import files_of
 
 needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="platform: no SIGKILL")
 
@@ -64,22 +63,17 @@ def test_tasks_get_the_context_of_their_time() -> None:
         assert [done.value for done in wait_for(executor, 1)] == [201]
 
 
-def test_errors_come_back_with_their_hint() -> None:
+@needs_kill
+def test_errors_come_back_with_their_hint_and_a_killed_worker_is_replaced() -> None:
     with LocalExecutor(1) as executor:
-        executor.set_context(None)
+        executor.set_context(1)
         executor.submit(fail, 1)
         executor.submit(fail, 2)
         first, second = wait_for(executor, 2)
-    assert isinstance(first.error, CorpusError)
-    assert (str(first.error), first.error.hint) == ("bad input", "mend it")
-    assert isinstance(second.error, RuntimeError)
-    assert "UnpicklableError" in str(second.error)
-
-
-@needs_kill
-def test_a_killed_worker_is_reported_and_replaced() -> None:
-    with LocalExecutor(1) as executor:
-        executor.set_context(1)
+        assert isinstance(first.error, CorpusError)
+        assert (str(first.error), first.error.hint) == ("bad input", "mend it")
+        assert isinstance(second.error, RuntimeError)
+        assert "UnpicklableError" in str(second.error)
         executor.submit(die, 0)
         [done] = wait_for(executor, 1)
         assert isinstance(done.error, WorkerLostError)
@@ -103,31 +97,22 @@ def test_cancelled_tasks_end_at_once_and_leave_no_process() -> None:
 
 
 @needs_kill
-def test_workers_killed_at_random_times_change_nothing(tmp_path: Path) -> None:
-    tok = tokenizer()
-    corpus = Corpus(mixed_corpus(tmp_path))
+def test_workers_killed_at_random_times_change_nothing(
+    tok: bm.Tokenizer, paths: list[Path], tmp_path: Path
+) -> None:
+    corpus = Corpus(paths)
     bm.encode_corpus(tok, corpus, tmp_path / "one", shard_tokens=3000)
     random, n_kills = Random(7), 0
     with LocalExecutor(2) as executor:
 
         def kill_some(_: UnitProgress) -> None:
             nonlocal n_kills
-            if n_kills < 30 and executor.process_ids and random.random() < 0.5:
+            if n_kills < 10 and executor.process_ids and random.random() < 0.5:
                 n_kills += 1
                 os.kill(random.choice(executor.process_ids), signal.SIGKILL)
 
         encode_corpus(
-            executor, tok, corpus, tmp_path / "many", unit_bytes=1000, shard_tokens=3000, progress=kill_some
+            executor, tok, corpus, tmp_path / "many", unit_bytes=2000, shard_tokens=3000, progress=kill_some
         )
-    assert n_kills > 20
+    assert n_kills > 7
     assert files_of(tmp_path / "many") == files_of(tmp_path / "one")
-
-
-def test_results_do_not_depend_on_who_computed_them() -> None:
-    seen: list[UnitProgress] = []
-    items: list[Any] = [0.0] * 20
-    with LocalExecutor(2) as executor:
-        executor.set_context(None)
-        ids = run(executor, Work("sleep", sleep, items, [1] * 20), seen.append)
-    assert 1 <= len({*ids}) <= 2
-    assert seen[-1].n_done == 20

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,13 +25,13 @@ from bytemill.training.counting import CountingSettings
 from bytemill.training.counting import count_corpus as count_in_one_process
 from bytemill.training.counts import save
 from bytemill.training.work_folder import WorkFolder
-from tests.cluster.corpora import EOT, files_of, mixed_corpus, tokenizer
+from tests.cluster.corpora import EOT, files_of
 from tests.support.stored_shards import assert_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from bytemill.cluster import Executor
     from tests.cluster.conftest import StartCluster
     from tests.support.s3_server import Request, S3Server
 
@@ -42,18 +43,11 @@ SHARDS: dict[str, Any] = {"shard_tokens": 20_000}
 
 
 @pytest.fixture(scope="module")
-def tok() -> bm.Tokenizer:
-    return tokenizer()
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def files(paths: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Some files of different formats, and a large one: 300 units in all."""
-    folder = tmp_path_factory.mktemp("corpus")
-    files = mixed_corpus(folder)
-    large = folder / "large.txt"
-    large.write_text(files[3].read_text(encoding="utf-8") * 150, encoding="utf-8")
-    return [*files, large]
+    large = tmp_path_factory.mktemp("large") / "large.txt"
+    large.write_text(paths[3].read_text(encoding="utf-8") * 150, encoding="utf-8")
+    return [*paths, large]
 
 
 @pytest.fixture(scope="module")
@@ -61,32 +55,50 @@ def expected(
     tok: bm.Tokenizer, files: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("one")
-    bm.encode_corpus(tok, Corpus(files), folder, shard_tokens=20_000)
+    bm.encode_corpus(tok, Corpus(files), folder, **SHARDS)
     return files_of(folder)
 
 
+def check(executor: Executor, tok: bm.Tokenizer, files: list[Path], folder: Path, unit_bytes: int) -> None:
+    """Check that the executor encodes and counts as one process does."""
+    counting = CountingSettings([EOT], num_threads=1)
+    bm.encode_corpus(tok, Corpus(files), folder / "one", **SHARDS)
+    encode_corpus(executor, tok, Corpus(files), folder / "many", unit_bytes=unit_bytes, **SHARDS)
+    assert files_of(folder / "many") == files_of(folder / "one")
+    save(
+        count_corpus(executor, Corpus(files), counting, folder / "work", unit_bytes=unit_bytes), folder / "m"
+    )
+    with WorkFolder(None) as work:
+        save(count_in_one_process(Corpus(files), counting, work), folder / "1")
+    assert (folder / "m").read_bytes() == (folder / "1").read_bytes()
+
+
+def test_a_node_gives_the_result_of_one_process(
+    tok: bm.Tokenizer, paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")]))
+    with open_executor("ray", num_workers=2) as executor:
+        assert executor.description == "2 Ray tasks on 1 node"
+        check(executor, tok, paths, tmp_path, 20_000)
+
+
+@pytest.mark.cluster
 def test_two_nodes_give_the_result_of_one_process(
-    tok: bm.Tokenizer,
-    files: list[Path],
-    expected: dict[str, bytes],
-    tmp_path: Path,
-    start_cluster: StartCluster,
+    tok: bm.Tokenizer, files: list[Path], tmp_path: Path, start_cluster: StartCluster
 ) -> None:
     cluster = start_cluster(2)
-    counting = CountingSettings([EOT], num_threads=1)
     with open_executor("ray", address=cluster.address) as executor:
         assert executor.description == "2 Ray tasks on 2 nodes"
-        encode_corpus(executor, tok, Corpus(files), tmp_path / "out", unit_bytes=500_000, shard_tokens=20_000)
-        counted = count_corpus(executor, Corpus(files), counting, tmp_path / "work", unit_bytes=500_000)
-    assert files_of(tmp_path / "out") == expected
-    save(counted, tmp_path / "many.counts")
-    with WorkFolder(None) as work:
-        save(count_in_one_process(Corpus(files), counting, work), tmp_path / "one.counts")
-    assert (tmp_path / "many.counts").read_bytes() == (tmp_path / "one.counts").read_bytes()
+        check(executor, tok, files, tmp_path, 500_000)
 
 
 def unit_bytes_of(files: list[Path]) -> int:
     return sum(path.stat().st_size for path in files) // 120
+
+
+def encode(executor: Executor, tok: bm.Tokenizer, files: list[Path], out: Path, progress: Any = None) -> None:
+    unit_bytes = unit_bytes_of(files)
+    encode_corpus(executor, tok, Corpus(files), out, unit_bytes=unit_bytes, progress=progress, **SHARDS)
 
 
 def workers() -> list[psutil.Process]:
@@ -136,14 +148,7 @@ def test_workers_killed_at_random_times(
         n_rounds = 0
         while killer.n_left and n_rounds < 20:
             n_rounds += 1
-            encode_corpus(
-                executor,
-                tok,
-                Corpus(files),
-                tmp_path / f"{n_rounds}",
-                unit_bytes=unit_bytes_of(files),
-                **SHARDS,
-            )
+            encode(executor, tok, files, tmp_path / f"{n_rounds}")
             assert files_of(tmp_path / f"{n_rounds}") == expected
     assert killer.n_left == 0
 
@@ -203,15 +208,7 @@ def test_a_node_that_dies(
     thread = threading.Thread(target=lose_nodes)
     with open_executor("ray", address=cluster.address) as executor:
         thread.start()
-        encode_corpus(
-            executor,
-            tok,
-            Corpus(files),
-            tmp_path / "out",
-            unit_bytes=unit_bytes_of(files),
-            progress=seen.append,
-            **SHARDS,
-        )
+        encode(executor, tok, files, tmp_path / "out", progress=seen.append)
         is_over.set()
         thread.join()
     assert not nodes
@@ -298,15 +295,7 @@ def test_a_stalled_worker_gets_a_second_copy(
                 stopped.append(process)
 
     with open_executor("ray", address=cluster.address) as executor:
-        encode_corpus(
-            executor,
-            tok,
-            Corpus(files),
-            tmp_path / "out",
-            unit_bytes=unit_bytes_of(files),
-            progress=stall,
-            **SHARDS,
-        )
+        encode(executor, tok, files, tmp_path / "out", progress=stall)
         for process in stopped:
             if process.is_running():
                 process.send_signal(signal.SIGCONT)
@@ -328,12 +317,11 @@ def test_a_full_disk(
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
     try:
         with open_executor("ray", address=cluster.address) as executor:
-            arguments: Any = (executor, tok, Corpus(files), disk / "out")
             with pytest.raises(BytemillError, match="No space left"):
-                encode_corpus(*arguments, unit_bytes=unit_bytes_of(files), **SHARDS)
+                encode(executor, tok, files, disk / "out")
             assert not (disk / "out" / "manifest.json").exists()
             subprocess.run(["mount", "-o", "remount,size=500m", str(disk)], check=True)
-            encode_corpus(*arguments, unit_bytes=unit_bytes_of(files), **SHARDS)
+            encode(executor, tok, files, disk / "out")
         assert files_of(disk / "out") == expected
     finally:
         subprocess.run(["umount", str(disk)], check=True)

@@ -12,7 +12,6 @@ import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bytemill
 from bytemill import Tokenizer, TokenizerError
 from bytemill._core import NAMED_PATTERNS
 from bytemill.compat import tiktoken as compat
@@ -25,13 +24,9 @@ from .conftest import BYTES, PIECES, RANKS, SPECIAL, Pair, toy
 TEXT_PIECES = [*PIECES, "abc", "\r"]
 TEXTS = st.lists(st.sampled_from(TEXT_PIECES), max_size=20).map("".join)
 COVERING = [
-    "(?s:.+)",
-    r"[\s\S]",
-    r"\w+|\s+|[^\w\s]+",
-    r" ?\w+|\s+(?!\S)|\s+$|\s|\W",
-    r"a+?|b(?!\s)|(?<=a)\s+|\S|\s",
-    NAMED_PATTERNS["llama3"],
-]
+    "(?s:.+)", r"[\s\S]", r"\w+|\s+|[^\w\s]+", r" ?\w+|\s+(?!\S)|\s+$|\s|\W",
+    r"a+?|b(?!\s)|(?<=a)\s+|\S|\s", NAMED_PATTERNS["llama3"],
+]  # fmt: skip
 OURS = [
     None, "gpt2", "cl100k", "o200k", "llama3", r"\w+", r"\w+|\s+", "!", "a+?b|(?<=a)b", r"\s+(?!\S)|ab",
     r"(?i:AB)+",
@@ -44,9 +39,7 @@ def encoding(
     return tiktoken.Encoding("t", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
 
 
-@pytest.mark.parametrize(
-    "name", ["gpt2", "r50k_base", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("cl100k_base", marks=pytest.mark.slow)])
 def test_published_encodings_convert_both_ways(published: Callable[[str], Pair], name: str) -> None:
     theirs = published(name).theirs
     ours = Tokenizer.from_tiktoken(theirs)
@@ -64,11 +57,6 @@ def test_published_encodings_convert_both_ways(published: Callable[[str], Pair],
         ids = theirs.encode(text, allowed_special="all")
         assert ours.encode(text) == ids
         assert back.encode(text, allowed_special="all") == ids
-
-
-def test_an_encoding_with_an_id_for_two_tokens_is_refused() -> None:
-    with pytest.raises(TokenizerError, match="the id 300 belongs to two tokens"):
-        Tokenizer.from_tiktoken(encoding(special={"<x>": 300, "<y>": 300}))
 
 
 @given(pattern=st.sampled_from(COVERING), text=TEXTS)
@@ -119,38 +107,22 @@ def test_tokenizers_with_any_pattern_convert_to_tiktoken_and_back(pattern: str |
     assert theirs.name == ours.name
 
 
-@given(texts=st.lists(TEXTS, min_size=1), text=TEXTS)
-def test_trained_tokenizers_convert_to_tiktoken(texts: list[str], text: str) -> None:
-    ours = bytemill.train_from_iterator(["ab abc b aa  \n", *texts], vocab_size=262, special_tokens=["<x>"])
-    theirs = ours.to_tiktoken("trained")
-    assert theirs.name == "trained"
-    assert theirs.encode(text, allowed_special="all") == ours.encode(text)
-    assert Tokenizer.from_tiktoken(theirs).encode(text) == ours.encode(text)
-
-
 @pytest.mark.parametrize(
-    ("pattern", "reason"),
+    ("parts", "reason"),
     [
-        (r"[^!\s]+|\s+", r"no plain alternative matches U\+0021"),
-        (r"\w+", r"no plain alternative matches U\+0000"),
-        (r".", r"no plain alternative matches U\+000A"),
-        (r"a*|\s|\S", "empty string"),
-        (r"(a)\1|\s|\S", r"1"),
+        ({"pattern": r"[^!\s]+|\s+"}, r"no plain alternative matches U\+0021"),
+        ({"pattern": r"\w+"}, r"no plain alternative matches U\+0000"),
+        ({"pattern": r"."}, r"no plain alternative matches U\+000A"),
+        ({"pattern": r"a*|\s|\S"}, "empty string"),
+        ({"pattern": r"(a)\1|\s|\S"}, r"1"),
+        ({"ranks": {b"a": 0, b"b": 1}, "special": {}}, "all bytes of UTF-8 must be"),
+        ({"special": {"<q>": 97}}, "the id 97 belongs to two tokens"),
+        ({"special": {"<x>": 300, "<y>": 300}}, "the id 300 belongs to two tokens"),
     ],
 )
-def test_patterns_that_may_not_cover_all_text_are_refused(pattern: str, reason: str) -> None:
+def test_encodings_without_an_equivalent_tokenizer_are_refused(parts: dict[str, Any], reason: str) -> None:
     with pytest.raises(TokenizerError, match=reason):
-        Tokenizer.from_tiktoken(encoding(pattern=pattern))
-
-
-def test_bytes_without_a_token_are_refused() -> None:
-    with pytest.raises(TokenizerError, match="all bytes of UTF-8 must be"):
-        Tokenizer.from_tiktoken(encoding({b"a": 0, b"b": 1}))
-
-
-def test_a_special_token_with_the_id_of_another_is_refused() -> None:
-    with pytest.raises(TokenizerError, match="the id 97 belongs to two tokens"):
-        Tokenizer.from_tiktoken(encoding(special={"<q>": 97}))
+        Tokenizer.from_tiktoken(encoding(**parts))
 
 
 def test_special_tokens_that_tiktoken_matches_differently_are_refused() -> None:
@@ -194,17 +166,9 @@ def test_ranks_without_equivalent_merges_convert_both_ways() -> None:
     ours = Tokenizer.from_tiktoken(theirs)
     back = ours.to_tiktoken()
     for text in (
-        "abcd",
-        "xabcd",
-        "abcdabcd",
-        "ab cd",
-        "aaaa",
-        "aaaaa",
-        "aaaaaaaa",
-        "abcd<x>ab cd",
-        "abc" * 300,
+        "abcd", "xabcd", "abcdabcd", "ab cd", "aaaa", "aaaaa", "aaaaaaaa", "abcd<x>ab cd", "abc" * 300,
         "a" * 1001,
-    ):
+    ):  # fmt: skip
         ids = theirs.encode(text, allowed_special="all")
         assert ours.encode(text) == back.encode(text, allowed_special="all") == ids
         assert ours.decode(ids) == text

@@ -22,14 +22,9 @@ from bytemill.corpus import Corpus, DocumentBatch, Position, documents
 END = "<|endoftext|>"
 
 DOCUMENTS = [
-    "It's a small world.",
-    "naïve größer 日本語のテキスト 😀",
-    "two\nlines, and\r\nthree",
-    '"quoted" \\ back\u2028slashed\t',
-    "x" * 300,
-    "日本語" * 40,
-    "the end",
-] * 3
+    "It's a small world.", "naïve größer 日本語のテキスト 😀", "two\nlines, and\r\nthree",
+    '"quoted" \\ back\u2028slashed\t', "x" * 300, "日本語" * 40, "the end",
+] * 3  # fmt: skip
 """No empty ones, so that plain text can represent them."""
 
 

@@ -182,21 +182,11 @@ def test_json_lines_that_are_something_else_are_named(tmp_path: Path, content: s
 @pytest.mark.parametrize(
     "text",
     [
-        "{curly} braces",
-        '{"quoted"} braces',
-        '{"a": b} is no JSON',
-        "[[Category:Wiki]]",
-        '["he said", and left',
-        "PKzip and %PDF in a line",
-        "ORC is a people, GGUF a word",
-        "%!",
-        "1234ftyp, no zero bytes",
-        "<html>a page</html>",
-        "größer",
-        "",
-        "BZh is no number",
+        "{curly} braces", '{"quoted"} braces', '{"a": b} is no JSON', "[[Category:Wiki]]",
+        '["he said", and left', "PKzip and %PDF in a line", "ORC is a people, GGUF a word", "%!",
+        "1234ftyp, no zero bytes", "<html>a page</html>", "größer", "", "BZh is no number",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["a.txt", "a"])
 def test_text_that_looks_a_little_like_something_else_is_text(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)

@@ -17,6 +17,7 @@ import zstandard
 
 from bytemill import train
 from bytemill.corpus import Corpus
+from bytemill.corpus.formats import FORMATS
 from bytemill.errors import CorpusError
 
 from .conftest import COMPRESSIONS, DOCUMENTS, json_lines, read, texts_of, warc_record, wet
@@ -105,11 +106,6 @@ def test_zstd_with_a_large_window_is_read_and_a_dictionary_is_named(tmp_path: Pa
     assert "is compressed with a dictionary" in refusal(path)
 
 
-def test_compression_is_known_by_content(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(gzip.compress(TEXT))
-    assert texts_of(read(Corpus(tmp_path / "a.txt"))) == [TEXT.decode()]
-
-
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 HTML = b"\n<!DOCTYPE html>\n<html><title>404 Not Found</title></html>\n"
 
@@ -123,6 +119,7 @@ HTML = b"\n<!DOCTYPE html>\n<html><title>404 Not Found</title></html>\n"
         ("größer ".encode() * 100, "plain text"),
         (b"", "an empty file"),
         (b"PAR1 and more", "parquet data"),
+        (gzip.compress(TEXT), "gzip data"),
         ("text".encode("utf-16"), "UTF-16 text"),
         (bytes(range(256)), "unknown binary data"),
     ],
@@ -142,8 +139,8 @@ HTML = b"\n<!DOCTYPE html>\n<html><title>404 Not Found</title></html>\n"
 def test_a_suffix_that_the_content_contradicts_is_an_error_that_names_the_content(
     tmp_path: Path, name: str, expected: str, content: bytes, is_called: str
 ) -> None:
-    if is_called.startswith(expected):
-        return
+    if is_called.startswith(expected) or (is_called == "gzip data" and expected in FORMATS):
+        return  # of formats, the decompressed content counts
     path = tmp_path / name
     path.write_bytes(content)
     (tmp_path / "good.txt").write_text("good")
@@ -154,11 +151,6 @@ def test_a_suffix_that_the_content_contradicts_is_an_error_that_names_the_conten
         assert caught.value.hint
     if is_called == "a Git LFS pointer":
         assert caught.value.hint == "fetch the file itself: git lfs pull"
-
-
-def test_another_compression_than_the_suffix_says_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "b.txt.gz").write_bytes(COMPRESSIONS["zst"](TEXT))
-    assert "is not gzip data but zstd data" in refusal(tmp_path / "b.txt.gz")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "unnamed"])
@@ -229,21 +221,22 @@ def test_text_without_white_space_larger_than_the_bound_is_refused(
 
 @pytest.mark.parametrize("suffix", ["gz", "xz", "bz2", "zst"])
 def test_a_huge_line_takes_memory_within_the_bound(tmp_path: Path, suffix: str) -> None:
-    """A line of 128 MB that compresses to a few kilobytes."""
+    """A line of 40 MB that compresses to a few kilobytes."""
     path = tmp_path / f"bomb.jsonl.{suffix}"
-    path.write_bytes(COMPRESSIONS[suffix](b'{"text": "' + b"x" * (128 << 20) + b'"}\n{"text": "end"}\n'))
+    path.write_bytes(COMPRESSIONS[suffix](b'{"text": "' + b"x" * (40 << 20) + b'"}\n{"text": "end"}\n'))
     assert path.stat().st_size < 256 << 10
     tracemalloc.start()
-    batches = read(Corpus(path, max_document_bytes=8 << 20, on_error="skip"))
+    batches = read(Corpus(path, max_document_bytes=2 << 20, on_error="skip"))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert texts_of(batches) == ["end"]
-    assert peak < 48 << 20
+    assert peak < 32 << 20
 
 
-@pytest.mark.parametrize("has_checksum", [False, True])
-@pytest.mark.parametrize("has_size", [False, True])
-@pytest.mark.parametrize("level", [-5, 3, 19])
+@pytest.mark.parametrize(
+    ("level", "has_size", "has_checksum"),
+    [(-5, False, True), (3, True, False), (3, False, False), (19, True, True)],
+)
 def test_zstd_frames_of_every_kind_are_read(
     tmp_path: Path, level: int, has_size: bool, has_checksum: bool
 ) -> None:
@@ -251,10 +244,10 @@ def test_zstd_frames_of_every_kind_are_read(
     texts = [
         b"",
         b"x",
-        b"a" * 1_000_000,  # blocks that repeat a byte
-        chance.randbytes(300_000).hex().encode(),
-        "".join(chance.choices("abcdefghijklmnop \n日本", k=400_000)).encode(),
-        bytes(chance.choices(range(0x20, 0x7F), k=300_000)),
+        b"a" * 500_000,  # blocks that repeat a byte
+        chance.randbytes(100_000).hex().encode(),
+        "".join(chance.choices("abcdefghijklmnop \n日本", k=200_000)).encode(),
+        bytes(chance.choices(range(0x20, 0x7F), k=150_000)),
     ]
     compressor = zstandard.ZstdCompressor(
         level=level, write_checksum=has_checksum, write_content_size=has_size
@@ -279,17 +272,6 @@ def test_bytes_behind_compressed_data_are_no_text(tmp_path: Path) -> None:
     assert "data is damaged" in refusal(path)
     path.with_suffix(".zst").write_bytes(COMPRESSIONS["zst"](TEXT) + b"and more")
     assert "data is damaged" in refusal(path.with_suffix(".zst"))
-
-
-def test_a_text_of_a_thousandfold_compression_takes_constant_memory(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(gzip.compress(b"x" * (64 << 20), 1))
-    tracemalloc.start()
-    n_bytes = sum(len(batch.data) for batch in Corpus(path).read())
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert n_bytes == 64 << 20
-    assert peak < 48 << 20
 
 
 def parquet(path: Path) -> bytes:

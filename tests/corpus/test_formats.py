@@ -37,7 +37,7 @@ def test_every_format_gives_the_same_documents(tmp_path: Path) -> None:
 
 
 def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
-    texts = [text for text in DOCUMENTS if text]
+    texts = DOCUMENTS[:7]
     plain = train_from_iterator(texts, 300, [END])
     ids = [token for text in texts for token in [*plain.encode(text), plain.special_tokens[END]]]
     (tmp_path / "inputs").mkdir()
@@ -51,15 +51,10 @@ def test_every_format_gives_the_same_merges_and_ids(tmp_path: Path) -> None:
 
 ONE_OF_A_KIND = frozenset(
     [
-        "separated.txt",
-        "lines.jsonl",
-        "lines.jsonl.zst",
-        "pages.wet.gz",
-        "text.parquet",
-        "text.arrow",
+        "separated.txt", "lines.jsonl", "lines.jsonl.zst", "pages.wet.gz", "text.parquet", "text.arrow",
         "stream.arrow",
     ]
-)
+)  # fmt: skip
 
 
 @pytest.mark.usefixtures("tiny_batches")
@@ -86,7 +81,7 @@ def test_reading_resumes_exactly_at_every_position(tmp_path: Path, options: dict
         batches = read(corpus)
         whole = without_progress(batches)
         assert len(batches) > 1, name
-        for place, batch in enumerate(batches):
+        for place, batch in list(enumerate(batches))[len(name) % 3 :: 3]:
             kept = json.loads(json.dumps(batch.after.state))
             position = replace(batch.after, state=kept)
             again = Corpus(inputs, **given, **options, **weights)
@@ -99,7 +94,7 @@ def test_reading_resumes_exactly_at_every_position(tmp_path: Path, options: dict
 
 @pytest.mark.usefixtures("tiny_batches")
 def test_batches_are_small_whatever_the_documents_are(tmp_path: Path) -> None:
-    long = ["日本語 " * 1000, "short", "", "\U0001f600" * 500]
+    long = ["日本語 " * 200, "short", "", "\U0001f600" * 100]
     for name, options in write_inputs(tmp_path, long):
         batches = read(Corpus(name, **options))
         assert texts_of(batches) == as_found(name, long), name

@@ -176,7 +176,7 @@ from bytemill.corpus import Corpus
 try:
     for batch in Corpus(sys.argv[1], format="jsonl").read():
         print("reading", flush=True)
-        time.sleep(0.2)
+        time.sleep(0.1)
 except KeyboardInterrupt:
     import threading
     print("interrupted", [t.name for t in threading.enumerate()])
@@ -201,7 +201,7 @@ except KeyboardInterrupt:
         child.stdin.flush()
     select.select([child.stdout], [], [], 60)
     assert child.stdout.readline() == "reading\n"
-    time.sleep(0.3)
+    time.sleep(0.15)
     child.send_signal(signal.SIGINT)
     guard = threading.Timer(60, child.kill)
     guard.start()

@@ -17,21 +17,8 @@ from bytemill.corpus.ranges import divide
 from bytemill.errors import CorpusError
 
 WORDS = [
-    "low",
-    "lower",
-    " ",
-    "\n",
-    "é",
-    "日本",
-    "naïve ",
-    "x" * 50,
-    "<|end|>",
-    "1234",
-    "it's",
-    "\r\n",
-    "😀",
-    "a b",
-]
+    "low", "lower", " ", "\n", "é", "日本", "naïve ", "x" * 50, "<|end|>", "1234", "it's", "\r\n", "😀", "a b",
+]  # fmt: skip
 texts = st.lists(st.sampled_from(WORDS), max_size=60).map("".join)
 
 

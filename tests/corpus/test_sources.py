@@ -1,6 +1,5 @@
 """Resolution of input names to sources, and reading of sources."""
 
-import io
 import os
 import subprocess
 import sys
@@ -39,30 +38,16 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def resolved(inputs: object) -> list[str]:
-    return [source.name for source in resolve_inputs(inputs)]  # type: ignore[arg-type]
-
-
 def error_of(inputs: object) -> CorpusError:
     with pytest.raises(CorpusError) as caught:
         resolve_inputs(inputs)  # type: ignore[arg-type]
     return caught.value
 
 
-def test_files_come_in_the_order_given_with_their_sizes(corpus: Path) -> None:
-    sources = resolve_inputs(["b.txt", Path("a.txt"), "b.txt", "sub/deep/d.txt"])
-    assert [(source.name, source.n_bytes) for source in sources] == [
-        ("b.txt", 4),
-        ("a.txt", 4),
-        ("b.txt", 4),
-        ("sub/deep/d.txt", 5),
-    ]
-    assert resolve_inputs(corpus / "a.txt")[0].path == corpus / "a.txt"
-
-
 @pytest.mark.parametrize(
-    ("pattern", "expected"),
+    ("inputs", "expected"),
     [
+        (["b.txt", Path("a.txt"), "b.txt", "empty.txt"], ["b.txt", "a.txt", "b.txt", "empty.txt"]),
         ("?.txt", ["a.txt", "b.txt"]),
         ("**/*.txt", ["a.txt", "b.txt", "empty.txt", "odd[1].txt", "sub/c.txt", "sub/deep/d.txt"]),
         ("./[ab].*", ["./a.txt", "./b.txt"]),
@@ -72,37 +57,40 @@ def test_files_come_in_the_order_given_with_their_sizes(corpus: Path) -> None:
         (Path("sub/**/d.*"), ["sub/deep/d.txt"]),
     ],
 )
-def test_globs_give_files_sorted_by_name(corpus: Path, pattern: object, expected: list[str]) -> None:
-    assert resolved(pattern) == expected
-
-
-def test_a_glob_that_matches_nothing_is_named(corpus: Path) -> None:
-    assert "no file matches *.json" in str(error_of(["a.txt", "*.json"]))
-
-
-def test_a_glob_that_matches_only_folders_says_so(corpus: Path) -> None:
-    error = error_of("su*")
-    assert str(error) == "su* matches only folders"
-    assert error.hint is not None
-    assert "'sub/*.txt'" in error.hint
+def test_files_and_globs_give_sources_in_order(corpus: Path, inputs: object, expected: list[str]) -> None:
+    sources = resolve_inputs(inputs)  # type: ignore[arg-type]
+    assert [source.name for source in sources] == expected
+    assert [source.n_bytes for source in sources] == [len((corpus / name).read_bytes()) for name in expected]
+    assert resolve_inputs(corpus / "a.txt")[0].path == corpus / "a.txt"
 
 
 @pytest.mark.parametrize(
-    ("name", "suggestion"),
+    ("inputs", "message", "hint"),
     [
-        ("a.text", "did you mean a.txt or b.txt?"),
-        ("note.md", "did you mean notes.md?"),
-        ("NOTES.MD", "did you mean notes.md?"),
-        ("sub/cc.txt", "did you mean sub/c.txt?"),
-        ("sub/zzzzzz", "no file in sub has a similar name"),
-        ("sub/deeep/d.txt", "check the path: the folder sub/deeep does not exist"),
-        ("a.txt/b.txt", "check the path: the folder a.txt does not exist"),
+        ("a.text", "no such file: a.text", "did you mean a.txt or b.txt?"),
+        ("note.md", "no such file: note.md", "did you mean notes.md?"),
+        ("NOTES.MD", "no such file: NOTES.MD", "did you mean notes.md?"),
+        ("sub/cc.txt", "no such file: sub/cc.txt", "did you mean sub/c.txt?"),
+        ("sub/zzzzzz", "no such file: sub/zzzzzz", "no file in sub has a similar name"),
+        ("sub/deeep/d.txt", "no such file: sub/deeep/d.txt", "the folder sub/deeep does not exist"),
+        ("a.txt/b.txt", "no such file: a.txt/b.txt", "the folder a.txt does not exist"),
+        ("link.txt", "link.txt is a link to gone.txt, which does not exist", "restore its target"),
+        (["a.txt", "*.json"], "no file matches *.json", "'**' descends"),
+        ("su*", "su* matches only folders", "'sub/*.txt'"),
+        ("", "the input name is empty: ''", "name a file"),
+        (" ", "the input name is empty: ' '", "name a file"),
+        ("a\0b", "'a\\x00b' is not a file name: it contains a zero byte", "pass a file name"),
+        ([], "there is no input", "name a file"),
+        (["-", "a.txt", "-"], "'-' occurs twice, but standard input can be read only once", "save it"),
+        ("empty.txt", "the corpus is empty: empty.txt holds 0 bytes", "contains text"),
+        (["empty.txt"] * 2, "each of the 2 inputs (empty.txt, …) holds 0 bytes", "contains text"),
     ],
 )
-def test_a_missing_file_brings_close_names(corpus: Path, name: str, suggestion: str) -> None:
-    error = error_of(name)
-    assert str(error) == f"no such file: {name}"
-    assert error.hint == suggestion
+def test_inputs_that_lead_to_nothing_are_named(corpus: Path, inputs: object, message: str, hint: str) -> None:
+    (corpus / "link.txt").symlink_to("gone.txt")
+    error = error_of(inputs)
+    assert str(error).endswith(message)
+    assert hint in str(error.hint)
 
 
 def test_close_names_are_at_most_three_and_only_files(corpus: Path) -> None:
@@ -115,16 +103,6 @@ def test_close_names_are_at_most_three_and_only_files(corpus: Path) -> None:
     assert "part5" not in hint
 
 
-@pytest.mark.parametrize("name", ["sub", "sub/", Path("sub")])
-def test_a_folder_stands_for_the_files_in_it(corpus: Path, name: object) -> None:
-    assert [Path(each) for each in resolved(name)] == [Path("sub/c.txt"), Path("sub/deep/d.txt")]
-
-
-def test_a_broken_link_names_where_it_leads(corpus: Path) -> None:
-    (corpus / "link.txt").symlink_to("gone.txt")
-    assert str(error_of("link.txt")) == "link.txt is a link to gone.txt, which does not exist"
-
-
 def test_texts_passed_as_paths_are_recognised(corpus: Path) -> None:
     # The last one is also a pattern of thousands of folders, which nobody must look for.
     for text in ("Once upon a time.\nThere was", "word " * 100, "Why? " * 100, "either/or * [1]\n" * 2_000):
@@ -134,26 +112,10 @@ def test_texts_passed_as_paths_are_recognised(corpus: Path) -> None:
         assert len(str(error)) < 150
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\0b"])
-def test_impossible_file_names_are_refused(corpus: Path, name: str) -> None:
-    assert "name" in str(error_of(name))
-
-
-def test_no_inputs_and_standard_input_twice_are_refused(corpus: Path) -> None:
-    assert "there is no input" in str(error_of([]))
-    assert "only once" in str(error_of(["-", "a.txt", "-"]))
-
-
 @pytest.mark.parametrize("inputs", [b"a.txt", 5, None, ["a.txt", b"b.txt"], [["a.txt"]], iter(["a.txt"])])
 def test_inputs_of_other_types_are_type_errors(corpus: Path, inputs: object) -> None:
     with pytest.raises(TypeError, match="expected"):
         resolve_inputs(inputs)  # type: ignore[arg-type]
-
-
-def test_a_corpus_of_zero_bytes_is_refused_but_empty_files_among_others_are_not(corpus: Path) -> None:
-    assert str(error_of("empty.txt")) == "the corpus is empty: empty.txt holds 0 bytes"
-    assert "each of the 2 inputs" in str(error_of(["empty.txt", "empty.txt"]))
-    assert resolved(["empty.txt", "a.txt"]) == ["empty.txt", "a.txt"]
 
 
 def test_a_file_without_permission_is_refused_up_front(corpus: Path) -> None:
@@ -179,13 +141,13 @@ def test_blocks_joined_are_the_file(
 def test_reading_takes_constant_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
     with path.open("wb") as file:
-        file.truncate(64 << 20)
+        file.truncate(16 << 20)
     (source,) = resolve_inputs(path)
     tracemalloc.start()
     n_bytes = sum(map(len, read_blocks(source, 1 << 20)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert n_bytes == 64 << 20
+    assert n_bytes == 16 << 20
     assert peak < 4 << 20
 
 
@@ -203,35 +165,17 @@ def test_standard_input_is_read_to_its_end() -> None:
     ]
 
 
-def test_standard_input_stays_open_and_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    (source,) = resolve_inputs("-")
-    stream = io.TextIOWrapper(io.BytesIO("größer".encode()))
-    monkeypatch.setattr(sys, "stdin", stream)
-    assert b"".join(read_blocks(source, 3)).decode() == "größer"
-    assert not stream.closed
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(CorpusError, match="standard input is closed"):
-        list(read_blocks(source))
-
-
 def test_a_pipe_has_no_size_and_is_read_to_its_end(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (source,) = resolve_inputs(pipe)
     assert source.n_bytes is None
-    writer = threading.Thread(target=lambda: pipe.write_bytes(bytes(1_000_000)))
+    writer = threading.Thread(target=lambda: pipe.write_bytes(bytes(300_000)))
     writer.start()
     blocks = list(read_blocks(source, 30_000))
-    assert b"".join(blocks) == bytes(1_000_000)
+    assert b"".join(blocks) == bytes(300_000)
     assert all(0 < len(block) <= 30_000 for block in blocks)
     writer.join(10)
-
-
-def test_a_file_that_vanishes_before_it_is_read_is_a_corpus_error(corpus: Path) -> None:
-    (source,) = resolve_inputs("a.txt")
-    (corpus / "a.txt").unlink()
-    with pytest.raises(CorpusError, match=r"cannot read a\.txt: No such file"):
-        list(read_blocks(source))
 
 
 def test_texts_are_the_files(corpus: Path) -> None:
@@ -252,18 +196,10 @@ def test_texts_are_drawn_one_by_one() -> None:
     assert (first, drawn) == ("0", [0])
 
 
-def test_bytes_that_are_not_utf8_are_named_by_file_offset_and_value(corpus: Path) -> None:
-    (corpus / "bad.txt").write_bytes("übel ".encode() + b"\xff\xfe und mehr")
-    with pytest.raises(CorpusError) as caught:
-        list(iter_texts(["a.txt", "bad.txt"]))
-    assert str(caught.value) == "bad.txt:1: byte offset 6 (0xff) is not valid UTF-8"
-    assert caught.value.hint is not None
-    assert 'errors="replace" (--errors replace)' in caught.value.hint
-    assert list(iter_texts("bad.txt", errors="replace")) == ["übel \ufffd\ufffd und mehr"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
-@pytest.mark.parametrize("options", [{}, {"documents": "line"}, {"errors": "replace"}])
+@pytest.mark.parametrize(
+    ("encoding", "options"),
+    [("utf-16", {}), ("utf-16-be", {"documents": "line"}), ("utf-32", {"errors": "replace"})],
+)
 def test_other_encodings_are_named(corpus: Path, encoding: str, options: dict[str, Any]) -> None:
     text = "text" if encoding in ("utf-16", "utf-32") else "\ufefftext"
     (corpus / "data.txt").write_bytes(text.encode(encoding))

@@ -231,11 +231,7 @@ def test_every_block_names_its_language(page: Path) -> None:
     ids=lambda page: page.relative_to(REPOSITORY).as_posix(),
 )
 def test_the_examples_run_from_top_to_bottom(
-    page: Path,
-    inputs: Path,
-    commands_folder: Path | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    page: Path, inputs: Path, commands_folder: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if page.relative_to(REPOSITORY).as_posix() not in SELF_CONTAINED:

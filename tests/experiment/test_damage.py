@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bytemill.errors import BytemillError, RunConfigError
+from bytemill.errors import BytemillError
 from bytemill.experiment.findings import Findings
-from bytemill.experiment.prepare import StudyInputs
 from bytemill.experiment.report import report
-from bytemill.experiment.study import load_study
 
 from .made_up import write_study
 
@@ -125,29 +123,3 @@ def test_wrong_fields_are_errors_that_name_them(folder: Path, name: str, n_tried
         assert error is None or any(word in str(error) for word in (path.name, "f64", "seed")), error
     assert n_errors >= len(tried) // 3
     assert [each.name for each in folder.parent.iterdir()] == ["study"]
-
-
-@pytest.mark.parametrize("how", BYTES)
-def test_what_a_run_keeps_is_made_again_if_it_is_damaged(study_file: Path, tmp_path: Path, how: str):
-    def prepared() -> dict[str, bytes]:
-        own = StudyInputs(load_study(study_file), tmp_path / "out", tmp_path)
-        assert own.train_text.n_bytes
-        assert own.tokenizers
-        assert own.context_bytes
-        files = [path for path in sorted((tmp_path / "out").rglob("*")) if path.is_file()]
-        return {str(path): path.read_bytes() for path in files}
-
-    whole = prepared()
-    for name in whole:
-        if name.endswith(("about.json", "ends.npy", ".inputs", "train/text.bin")):
-            path = tmp_path / name
-            path.write_bytes(BYTES[how](path.read_bytes()))
-    if how not in ("zeros", "ones"):  # which keep the size of the text
-        assert prepared() == whole
-
-
-def test_a_damaged_speed_is_an_error(study_file: Path, tmp_path: Path):
-    own = StudyInputs(load_study(study_file), tmp_path, tmp_path)
-    own.rates_path.write_text('{"own/mini": "fast"}')
-    with pytest.raises(RunConfigError, match=r"probe.json is damaged: rates.own/mini is 'fast'"):
-        _ = own.rates

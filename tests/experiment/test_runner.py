@@ -1,4 +1,4 @@
-"""Running a study: equal documents, exact resuming, results that depend on the study alone."""
+"""Running a study: equal documents, exact resuming, results that depend on the study alone, plans, object stores."""
 
 from __future__ import annotations
 
@@ -8,112 +8,104 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
-from bytemill.errors import OutputError, RunConfigError
+from bytemill.errors import StorageError
 from bytemill.experiment import job, run_study
 from bytemill.experiment.findings import Findings
+from bytemill.experiment.inputs import StudyInputs, probe_rates
+from bytemill.experiment.plan import plan_study
+from bytemill.experiment.report import report
+from bytemill.experiment.runner import Event
+from bytemill.experiment.study import load_study
 from bytemill.lm.training import trainer
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.shards import TokenShards
+from bytemill.storage import StoreFolder
 from bytemill.tokenizer.tokenizer import Tokenizer
 
-from .conftest import InThisProcess
+from .conftest import InThisProcess, edit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from bytemill.experiment.job import Job
+    from tests.support.s3_server import S3Server
 
-def test_every_arm_reads_the_same_text_in_the_same_order(
-    study_file: Path, executor: InThisProcess, tmp_path: Path
-):
-    folder = run_study(study_file, tmp_path / "out", execute=executor).path
+ONE_SEED = ("seeds = 2", "seeds = 1")
+
+
+def lines_of_seed_0(folder: Path) -> bytes:
+    """Return the results of the cells of the first seed."""
+    lines = (folder / "results.jsonl").read_bytes().splitlines(keepends=True)
+    return b"".join(line for line in lines if b".seed0" in line)
+
+
+def test_every_arm_reads_the_same_text_in_the_same_order(finished: Path):
     texts: dict[int, set[bytes]] = {0: set(), 1: set()}
     for seed in (0, 1):
         for name in ("bytes", "own"):
-            tokenizer = Tokenizer.load(folder / "tokenizers" / f"{name}.json")
-            ids = TokenShards(folder / "shards" / name / f"seed{seed}")[:].tolist()
+            tokenizer = Tokenizer.load(finished / "tokenizers" / f"{name}.json")
+            ids = TokenShards(finished / "shards" / name / f"seed{seed}")[:].tolist()
             texts[seed].add(tokenizer.decode_bytes(ids).replace(b"<|endoftext|>", b"\n"))
     assert [len(own) for own in texts.values()] == [1, 1]
     assert texts[0] != texts[1]
     (text,) = texts[0]
     assert 4000 <= len(text.replace(b"\n", b"")) + text.count(b"\n") <= 4000 + text.count(b"\n")
-    findings = Findings(folder)
+    findings = Findings(finished)
     assert findings.missing == []
     for result in findings.results:
         assert result["n_bytes"] <= 4000
         per_step = result["n_bytes"] / result["n_steps"]
         assert result["n_bytes"] + per_step > 4000 - per_step
-        (metrics,) = read_metrics(folder / "cells" / result["cell"] / "run" / "metrics.jsonl", "step")[-1:]
-        assert metrics["step"] == result["n_steps"]
-        assert metrics["n_tokens"] == result["n_tokens"]
+        (metrics,) = read_metrics(finished / "cells" / result["cell"] / "run" / "metrics.jsonl", "step")[-1:]
+        assert (metrics["step"], metrics["n_tokens"]) == (result["n_steps"], result["n_tokens"])
 
 
-def test_results_are_the_same_again_and_only_changed_cells_are_trained(
-    study_file: Path, executor: InThisProcess, tmp_path: Path
-):
-    study_file.write_text(study_file.read_text().replace("seeds = 2", "seeds = 1"))
-    folder = run_study(study_file, tmp_path / "out", execute=executor)
-    before = folder.results.read_bytes()
-    assert len(before.splitlines()) == len(executor.performed) == 2
-    again = run_study(study_file, tmp_path / "again", execute=InThisProcess())
-    assert again.results.read_bytes() == before
-    executor.performed.clear()
-    run_study(study_file, tmp_path / "out", execute=executor)
-    assert executor.performed == []
-    study_file.write_text(study_file.read_text().replace("[270]", "[280]"))
-    run_study(study_file, tmp_path / "out", execute=executor)
-    assert executor.performed == ["own.mini.seed0"]
-    executor.performed.clear()
-    study_file.write_text(study_file.read_text().replace("batch_size = 4", "batch_size = 8"))
-    run_study(study_file, tmp_path / "out", execute=executor)
-    assert len(executor.performed) == 2
-
-
-def test_other_validation_text_is_scored_without_training_again(
-    study_file: Path, executor: InThisProcess, tmp_path: Path
-):
-    study_file.write_text(study_file.read_text().replace("seeds = 2", "seeds = 1"))
-    folder = run_study(study_file, tmp_path / "out", execute=executor)
-    logs = [path.read_bytes() for path in sorted(folder.path.glob("cells/*/run/metrics.jsonl"))]
-    before = Findings(folder.path).results
-    (tmp_path / "code.txt").write_text("while True:\n    pass\n" * 40)
-    run_study(study_file, tmp_path / "out", execute=executor)
-    assert len(executor.performed) == 4
-    assert [path.read_bytes() for path in sorted(folder.path.glob("cells/*/run/metrics.jsonl"))] == logs
-    for old, new in zip(before, Findings(folder.path).results, strict=True):
-        assert old["bits_per_byte"]["stories"] == new["bits_per_byte"]["stories"]
-        assert old["bits_per_byte"]["code"] != new["bits_per_byte"]["code"]
-
-
-def test_models_are_scored_on_hellaswag_and_continue_prompts(
-    study_file: Path, executor: InThisProcess, tmp_path: Path
-):
-    lines = [line for n in range(3) for line in (f"The cat {n}", str(n % 4), "saw", "ate", "the bird", "x")]
-    (tmp_path / "items.txt").write_text("\n".join(lines) + "\n")
-    text = study_file.read_text().replace(
-        "seeds = 2", 'seeds = 1\nhellaswag = "items.txt"\nprompts = ["The dog"]'
-    )
-    study_file.write_text(text)
-    folder = run_study(study_file, tmp_path / "out", execute=executor)
-    for result in Findings(folder.path).results:
+def test_models_are_scored_on_hellaswag_and_continue_prompts(finished: Path):
+    for result in Findings(finished).results:
         assert result["hellaswag"]["n_items"] == 3
         assert 0 <= result["hellaswag"]["acc"] <= 1
         (sample,) = result["samples"]
         assert sample["prompt"] == "The dog"
         assert sample["text"]
-    page = folder.report.read_text(encoding="utf-8")
+    page = (finished / "report.html").read_text(encoding="utf-8")
     for expected in ("acc_norm", "What the models write", "<b>The dog</b>"):
         assert expected in page
 
 
-def test_a_cell_that_fails_is_reported_and_tried_again(
-    study_file: Path, executor: InThisProcess, tmp_path: Path
+def test_only_changed_cells_are_trained(study_file: Path, copied: Path, executor: InThisProcess):
+    before = (copied / "results.jsonl").read_bytes()
+    assert len(before.splitlines()) == 4
+    run_study(study_file, copied, execute=executor)
+    assert executor.performed == []
+    assert (copied / "results.jsonl").read_bytes() == before
+    run_study(edit(study_file, ONE_SEED, ("[270]", "[280]")), copied, execute=executor)
+    assert executor.performed == ["own.mini.seed0"]
+    run_study(edit(study_file, ("batch_size = 4", "batch_size = 8")), copied, execute=executor)
+    assert executor.performed[1:] == ["bytes.mini.seed0", "own.mini.seed0"]
+
+
+def test_other_validation_text_is_scored_without_training_again(
+    study_file: Path, copied: Path, executor: InThisProcess, tmp_path: Path
 ):
+    logs = {path: path.read_bytes() for path in sorted(copied.glob("cells/*.seed0/run/metrics.jsonl"))}
+    before = Findings(copied).results[:2]
+    (tmp_path / "code.txt").write_text("while True:\n    pass\n" * 20)
+    run_study(edit(study_file, ONE_SEED), copied, execute=executor)
+    assert executor.performed == ["bytes.mini.seed0", "own.mini.seed0"]
+    assert {path: path.read_bytes() for path in logs} == logs
+    for old, new in zip(before, Findings(copied).results, strict=True):
+        assert old["bits_per_byte"]["stories"] == new["bits_per_byte"]["stories"]
+        assert old["bits_per_byte"]["code"] != new["bits_per_byte"]["code"]
+
+
+def test_a_cell_that_fails_is_reported_and_tried_again(study_file: Path, finished: Path, tmp_path: Path):
+    executor = InThisProcess(known=finished)
     executor.failing = "own.mini.seed1"
     folder = run_study(study_file, tmp_path / "out", execute=executor)
     findings = Findings(folder.path)
@@ -131,42 +123,43 @@ def test_learning_rates_are_chosen_by_arm_on_text_of_their_own(
     study_file: Path, executor: InThisProcess, tmp_path: Path
 ):
     (tmp_path / "tune.txt").write_text("The dog ate the cat. " * 20)
-    text = (
-        study_file.read_text()
-        .replace("[text]", '[text]\ntuning = ["tune.txt"]')
-        .replace("seeds = 2", "seeds = 1")
-    )
-    text = text.replace("[tokenizers.bytes]\nvocab_sizes = [257]\n", "")
-    study_file.write_text(text + "[learning_rate]\nsearch = [1e-6, 0.01]\nshare = 0.5\n")
+    search = ("[budget]", "[learning_rate]\nsearch = [1e-6, 0.01]\nshare = 0.5\n[budget]")
+    alone = ("[tokenizers.bytes]\nvocab_sizes = [257]\n", "")
+    edit(study_file, ONE_SEED, ("[text]", '[text]\ntuning = ["tune.txt"]'), alone, search)
     findings = Findings(run_study(study_file, tmp_path / "out", execute=executor).path)
     assert len(findings.trials) == 4  # two rates, two seeds
     assert {choice.n for choice in findings.rate_choices.values()} == {2}
-    assert {result["learning_rate"] for result in findings.results} == {0.01}
+    (final,) = findings.results
+    assert final["learning_rate"] == 0.01
     for trial in findings.trials:
         assert list(trial["bits_per_byte"]) == ["tuning"]
-        (final,) = [own for own in findings.results if own["tokenizer"] == trial["tokenizer"]]
         assert trial["n_steps"] == final["n_steps"] // 2
         assert trial["flops"] == pytest.approx(final["flops"] * trial["n_steps"] / final["n_steps"])
 
 
 @pytest.mark.parametrize(("rule", "amount"), [("tokens", "2000"), ("flops", "1e8"), ("time", "0.02")])
-def test_other_budgets_are_equal_too(
-    study_file: Path, executor: InThisProcess, tmp_path: Path, rule: str, amount: str
-):
-    text = study_file.read_text().replace("amount = 4000", f'equal = "{rule}"\namount = {amount}')
-    study_file.write_text(text.replace("seeds = 2", "seeds = 1"))
+def test_other_budgets_are_equal_too(study_file: Path, tmp_path: Path, rule: str, amount: str):
+    edit(study_file, ONE_SEED, ("amount = 4000", f'equal = "{rule}"\namount = {amount}'))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "study.toml").touch()
     (tmp_path / "out" / "probe.json").write_text('{"bytes/mini": 100000, "own/mini": 50000}')
-    findings = Findings(run_study(study_file, tmp_path / "out", execute=executor).path)
-    assert len(findings.results) == 2
+    planned: list[Job] = []
+
+    def refuse(jobs: Iterator[Job]) -> Iterator[Event]:
+        for own in jobs:
+            planned.append(own)
+            yield Event("failed", own.name, "not trained")
+
+    run_study(study_file, tmp_path / "out", execute=refuse)
+    assert len(planned) == 2
+    for own in planned:
+        assert len(TokenShards(own.settings["data.train"])) > own.facts["n_tokens"]
     if rule == "time":
-        assert [result["n_tokens"] for result in findings.results] == [1920, 896]  # whole steps of 128
-    if rule != "time":
-        for result in findings.results:
-            spent = result["n_tokens" if rule == "tokens" else "flops"]
-            assert float(amount) * (1 - 1 / result["n_steps"]) - 1 <= spent <= float(amount)
-            assert np.isfinite(result["bits_per_byte"]["stories"])
+        assert [own.facts["n_tokens"] for own in planned] == [1920, 896]  # whole steps of 128
+        return
+    for own in planned:
+        spent = own.facts["n_tokens" if rule == "tokens" else "flops"]
+        assert float(amount) * (1 - 1 / own.facts["n_steps"]) - 1 <= spent <= float(amount)
 
 
 @pytest.mark.parametrize(
@@ -175,45 +168,18 @@ def test_other_budgets_are_equal_too(
         ("amount = 4000", "amount = 100", "fewer than the 128 of one step"),
         ("vocab_sizes = [257]", "vocab_sizes = [5000]", "the text supports"),
         ('["train.txt"]', '["nothing.txt"]', "nothing.txt"),
+        ("", "", "holds files that are not of a study"),
     ],
 )
 def test_mistakes_are_found_before_a_model_is_trained(
     study_file: Path, executor: InThisProcess, tmp_path: Path, old: str, new: str, message: str
 ):
-    study_file.write_text(study_file.read_text().replace(old, new))
-    with pytest.raises((RunConfigError, OutputError, Exception), match=message):
-        run_study(study_file, tmp_path / "out", execute=executor)
+    if not old:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "notes.txt").touch()
+    with pytest.raises(Exception, match=message):
+        run_study(edit(study_file, (old, new)) if old else study_file, tmp_path / "out", execute=executor)
     assert executor.performed == []
-
-
-def test_a_folder_with_other_files_is_refused(study_file: Path, executor: InThisProcess, tmp_path: Path):
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "notes.txt").touch()
-    with pytest.raises(OutputError, match="holds files that are not of a study"):
-        run_study(study_file, tmp_path / "notes", execute=executor)
-
-
-def command(study_file: Path, folder: Path, *words: str) -> list[str]:
-    return [sys.executable, "-m", "bytemill", "experiment", "run", str(study_file), "-o", str(folder), *words]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="kills a group of processes")
-@pytest.mark.parametrize("n_kills", [20])
-def test_kills_anywhere_leave_the_same_results(study_file: Path, tmp_path: Path, n_kills: int):
-    expected = run_study(study_file, tmp_path / "whole", execute=InThisProcess()).results.read_bytes()
-    chance = random.Random(1)
-    for number in range(n_kills):
-        process = subprocess.Popen(command(study_file, tmp_path / "out", "--quiet"))
-        time.sleep(chance.uniform(0.3, 7))
-        if number % 3 == 0:  # a cell alone
-            own = subprocess.run(["pgrep", "-f", "cell_process"], capture_output=True, text=True, check=False)
-            for pid in own.stdout.split():
-                os.kill(int(pid), signal.SIGKILL)
-        process.kill()
-        process.wait()
-    subprocess.run(command(study_file, tmp_path / "out", "--quiet"), check=True)
-    assert (tmp_path / "out" / "results.jsonl").read_bytes() == expected
 
 
 class KilledError(BaseException):
@@ -221,16 +187,14 @@ class KilledError(BaseException):
 
 
 def test_a_line_of_the_results_is_that_of_an_undisturbed_run_to_the_byte(
-    study_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study_file: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    text = study_file.read_text().replace("seeds = 2", 'seeds = 1\nprompts = ["The dog"]')
-    study_file.write_text(text.replace("[tokenizers.bytes]\nvocab_sizes = [257]\n", ""))
-    expected = run_study(study_file, tmp_path / "whole", execute=InThisProcess())
-    (result,) = Findings(expected.path).results
+    edit(study_file, ONE_SEED)
+    result = Findings(finished).results[0]
     assert sorted(result) == [
-        "bits_per_byte", "cell", "classes", "context", "context_bytes", "flops", "inputs", "is_trial", "learning_rate",
-        "model", "n_bytes", "n_ids", "n_scored_bytes", "n_scored_tokens", "n_steps", "n_tokens", "parameters",
-        "samples", "seed", "tokenizer", "unigram_bits_per_byte",
+        "bits_per_byte", "cell", "classes", "context", "context_bytes", "flops", "hellaswag", "inputs", "is_trial",
+        "learning_rate", "model", "n_bytes", "n_ids", "n_scored_bytes", "n_scored_tokens", "n_steps", "n_tokens",
+        "parameters", "samples", "seed", "tokenizer", "unigram_bits_per_byte",
     ]  # fmt: skip
     assert result["classes"]
 
@@ -254,13 +218,16 @@ def test_a_line_of_the_results_is_that_of_an_undisturbed_run_to_the_byte(
     kill_in(job, "score_documents", lambda *_: True)
     kill_in(job, "write_json", lambda path, _: path.name == "result.json")
     resumed = run_study(study_file, tmp_path / "out", execute=InThisProcess())
-    assert resumed.results.read_bytes() == expected.results.read_bytes()
+    assert resumed.results.read_bytes() == lines_of_seed_0(finished)
+
+
+def command(study_file: Path, folder: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "bytemill", "experiment", "run", str(study_file), "-o", str(folder), *words]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-def test_ctrl_c_ends_and_the_same_command_resumes(study_file: Path, tmp_path: Path):
-    text = study_file.read_text().replace("seeds = 2", "seeds = 1")
-    study_file.write_text(text)
+def test_ctrl_c_ends_and_the_same_command_resumes(study_file: Path, finished: Path, tmp_path: Path):
+    edit(study_file, ONE_SEED)
     process = subprocess.Popen(command(study_file, tmp_path / "out"), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
@@ -272,5 +239,116 @@ def test_ctrl_c_ends_and_the_same_command_resumes(study_file: Path, tmp_path: Pa
     assert process.wait() == 130
     assert "run the same command again to resume" in rest
     resumed = run_study(study_file, tmp_path / "out", execute=InThisProcess())
-    whole = run_study(study_file, tmp_path / "whole", execute=InThisProcess())
-    assert resumed.results.read_bytes() == whole.results.read_bytes()
+    assert resumed.results.read_bytes() == lines_of_seed_0(finished)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="kills a group of processes")
+def test_kills_anywhere_leave_the_same_results(study_file: Path, finished: Path, tmp_path: Path):
+    chance = random.Random(1)
+    for number in range(20):
+        process = subprocess.Popen(command(study_file, tmp_path / "out", "--quiet"))
+        time.sleep(chance.uniform(0.3, 7))
+        if number % 3 == 0:  # a cell alone
+            own = subprocess.run(["pgrep", "-f", "cell_process"], capture_output=True, text=True, check=False)
+            for pid in own.stdout.split():
+                os.kill(int(pid), signal.SIGKILL)
+        process.kill()
+        process.wait()
+    subprocess.run(command(study_file, tmp_path / "out", "--quiet"), check=True)
+    assert (tmp_path / "out" / "results.jsonl").read_bytes() == (finished / "results.jsonl").read_bytes()
+
+
+# Plans: steps and FLOPs of the study that follows, measured speed, warnings.
+
+
+def test_a_plan_is_what_the_study_takes(study_file: Path, finished: Path, tmp_path: Path):
+    plan = plan_study(study_file, tmp_path / "out", probe=False)
+    assert (plan.n_cells, plan.n_trials, plan.seconds) == (4, 0, None)
+    findings = Findings(finished)
+    for arm in plan.arms:
+        for result in findings.results:
+            if result["tokenizer"] == arm.tokenizer:
+                assert result["n_steps"] == pytest.approx(arm.n_steps, abs=1)
+                assert result["parameters"] == arm.parameters
+        assert arm.tokens_per_parameter == arm.n_tokens / sum(arm.parameters.values())
+    assert plan.flops == pytest.approx(sum(result["flops"] for result in findings.results), rel=0.1)
+    assert plan.context_bytes == findings.grid["context_bytes"]
+    first, second = plan.warnings
+    start = "bytes with mini: 31 steps and 0.31 tokens per parameter are few. The loss may fall from 8.0"
+    assert first.startswith(start)
+    assert "get no verdict" in first
+    assert second.startswith("own with mini: 19 steps")
+    # More text, a higher rate, and a search of rates.
+    (tmp_path / "tune.txt").write_text("The dog ate the cat. " * 20)
+    more = "[learning_rate]\nsearch = [0.01, 0.03]\nshare = 0.5\n[train]"
+    edit(study_file, ONE_SEED, ("amount = 4000", "amount = 100_000"), ("[train]", more))
+    plan = plan_study(
+        edit(study_file, ("[text]", '[text]\ntuning = ["tune.txt"]')), tmp_path / "out", probe=False
+    )
+    assert plan.n_trials == 2 * 2 * 2
+    assert plan.trial_flops == pytest.approx(sum(arm.flops for arm in plan.arms) * 0.5 * 2 * 2)
+    assert not [own for own in plan.warnings if "verdict" in own]
+    assert any("reads the text" in own and "times" in own for own in plan.warnings)
+    assert any("one seed gives no interval" in own for own in plan.warnings)
+    assert plan.detectable is None
+
+
+def test_speed_is_measured_once(study_file: Path, tmp_path: Path):
+    edit(study_file, ("[tokenizers.bytes]\nvocab_sizes = [257]\n", ""))
+    study_inputs = StudyInputs(load_study(study_file), tmp_path / "out", tmp_path)
+    shown: list[str] = []
+    rates = probe_rates(study_inputs, shown.append, n_steps=4)
+    assert set(rates) == {("own", "mini")}
+    assert all(rate > 0 for rate in rates.values())
+    assert probe_rates(study_inputs, shown.append, n_steps=4) == rates
+    assert len(shown) == 1
+
+
+# Object stores: another machine runs what is missing, and shows it.
+
+
+def test_another_machine_goes_on(
+    study_file: Path, finished: Path, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+):
+    edit(study_file, ONE_SEED)
+    url = f"{s3.bucket()}/study"
+
+    def stop(event: Event) -> None:
+        if event.kind == "finished" and event.n_done == 1:
+            raise KeyboardInterrupt
+
+    def machine(name: str) -> InThisProcess:
+        monkeypatch.setenv("BYTEMILL_CACHE", str(tmp_path / name))
+        return InThisProcess(known=finished)
+
+    is_failing = s3.fault(
+        lambda request: "403" if request.method == "PUT" and "/bytes." in request.path else None
+    )
+    with is_failing, pytest.raises(StorageError):  # a result is uploaded after its files
+        run_study(study_file, url, execute=machine("zeroth"))
+    assert not [name for name in StoreFolder(url).list() if name.endswith("result.json")]
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study_file, url, execute=machine("first"), on_event=stop)
+    executor = machine("second")
+    assert len(Findings(url).missing) == 1
+    folder = run_study(study_file, url, execute=executor)
+    assert len(executor.performed) == 1
+    assert folder.results.read_bytes() == lines_of_seed_0(finished)
+    executor = machine("third")
+    assert report(Findings(url)) == report(Findings(folder.path))
+    names = StoreFolder(url).list()
+    assert {"report.html", "results.jsonl", "study.toml", "study.json"} <= names.keys()
+    assert not [name for name in names if "checkpoints" in name or name.startswith(("text/", "shards/"))]
+    run_study(study_file, url, execute=executor)
+    assert executor.performed == []
+
+
+@pytest.mark.parametrize("name", ["/x/result.json", "../x/result.json", "cells/../../x.json", "a\\b.json"])
+def test_names_that_leave_the_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    store = SimpleNamespace(list=lambda: {"study.json": 1, name: 1})
+    monkeypatch.setattr("bytemill.experiment.results.StoreFolder", lambda _: store)
+    monkeypatch.setenv("BYTEMILL_CACHE", str(tmp_path))
+    with pytest.raises(StorageError, match="which is no file of a study"):
+        Findings("s3://bucket/study")
+    assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 END = "<|endoftext|>"
-TEXTS = ["The cat saw the naïve bird. 犬 " * 3, "x", "dogs and cats " * 9]
+TEXTS = ["The cat saw the naïve bird. 犬 " * 2, "x", "dogs and cats " * 5]
 
 
 @pytest.fixture

@@ -9,19 +9,15 @@ import pytest
 from bytemill.errors import BytemillError
 from bytemill.experiment.study import Study, cells, load_study, tokenizer_sources, trials
 
-from .conftest import STUDY
+from .conftest import STUDY, edit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def study(path: Path, *changes: tuple[str, str]) -> Study:
-    text = STUDY
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    (path / "study.toml").write_text(text)
-    return load_study(path / "study.toml")
+    (path / "study.toml").write_text(STUDY)
+    return load_study(edit(path / "study.toml", *changes))
 
 
 def test_the_grid_trains_all_arms_of_a_seed_before_the_next_seed(tmp_path: Path):
@@ -45,26 +41,17 @@ def test_sizes_patterns_and_texts_are_combined_and_named_by_what_differs(tmp_pat
     assert own.seed_list == [5]
 
 
-def test_trials_are_all_arms_by_rate_with_two_seeds_at_least(tmp_path: Path):
-    own = study(
-        tmp_path,
-        ("[budget]", "[learning_rate]\nsearch = [1, 0.01]\n[budget]"),
-        ("[text]", '[text]\ntuning = ["t"]'),
-    )
+def test_trials_are_all_arms_by_rate_with_seeds_of_their_own(tmp_path: Path):
+    tuning = ("[text]", '[text]\ntuning = ["t"]')
+    own = study(tmp_path, ("[budget]", "[learning_rate]\nsearch = [1, 0.01]\n[budget]"), tuning)
     assert [trial.name for trial in trials(own)] == [
         f"{tokenizer}.mini.seed{seed}.rate{rate}"
         for seed in (0, 1)
         for rate in ("1", "0.01")
         for tokenizer in ("bytes", "own")
     ]
-
-
-def test_a_study_of_one_seed_has_trials_of_others(tmp_path: Path):
-    changes = [
-        ("seeds = 2", "seeds = [7]"),
-        ("[budget]", "[learning_rate]\nsearch = [1]\nseeds = 3\n[budget]"),
-    ]
-    own = study(tmp_path, *changes, ("[text]", '[text]\ntuning = ["t"]'))
+    three = ("[budget]", "[learning_rate]\nsearch = [1]\nseeds = 3\n[budget]")
+    own = study(tmp_path, ("seeds = 2", "seeds = [7]"), three, tuning)
     assert {trial.seed for trial in trials(own)} == {7, 8, 9}
 
 
@@ -103,16 +90,12 @@ def test_a_study_of_one_seed_has_trials_of_others(tmp_path: Path):
             "tokenizers.bytes: '[/]' cannot be a name",
         ),
         ("[text]", "[text", "is not a TOML file"),
+        ("", "", "cannot read"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(tmp_path: Path, old: str, new: str, message: str):
     with pytest.raises(BytemillError) as raised:
-        study(tmp_path, (old, new))
+        study(tmp_path, (old, new)) if old else load_study(tmp_path / "none.toml")
     assert message in str(raised.value)
     assert str(tmp_path) in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path):
-    with pytest.raises(BytemillError, match="cannot read"):
-        load_study(tmp_path / "none.toml")

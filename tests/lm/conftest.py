@@ -17,17 +17,20 @@ from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.training.config import Resolved, resolve
 
 END = "<|endoftext|>"
+
+
+def sizes(
+    vocab_size: int, context_length: int, d_model: int, num_layers: int, num_heads: int, d_ff: int
+) -> dict[str, Any]:
+    """The sizes of a model by name."""
+    return dict(locals())
+
+
 TINY = {
-    "model.context_length": 16,
-    "model.d_model": 16,
-    "model.num_layers": 2,
-    "model.num_heads": 2,
-    "model.d_ff": 32,
-    "training.device": "cpu",
-    "training.batch_size": 4,
-    "schedule.warmup_steps": 1,
-    "run.validation_windows": 4,
-}
+    "model.context_length": 16, "model.d_model": 16, "model.num_layers": 2, "model.num_heads": 2,
+    "model.d_ff": 32, "training.device": "cpu", "training.batch_size": 4, "schedule.warmup_steps": 1,
+    "run.validation_windows": 4, "run.sample_tokens": 16,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,7 @@ def rank_server() -> Iterator[RankServer]:
 @pytest.fixture(scope="session")
 def model(corpus: Corpus) -> TransformerLM:
     """A model with the vocabulary of the corpus, and large weights, so that its predictions are not uniform."""
-    config = ModelConfig(
-        vocab_size=corpus.tokenizer.n_vocab, context_length=24, d_model=16, num_layers=2, num_heads=2, d_ff=32
-    )
+    config = ModelConfig(**sizes(corpus.tokenizer.n_vocab, 24, 16, 2, 2, 32))
     made = TransformerLM(config, seed=3)
     with torch.no_grad():
         made.lm_head.weight.mul_(4)

@@ -124,12 +124,7 @@ def test_both_forms_of_items_are_read(tmp_path: Path):
     )
     first, second = read_items(tmp_path / "items.jsonl")
     assert first.context == "Roof shingle removal: A man is sitting on a roof. He"
-    assert first.endings == (
-        "is using wrap.",
-        "is ripping tiles off.",
-        "is holding a cube.",
-        "pulls.. Next.",
-    )
+    assert first.endings == ("is using wrap.", "is ripping tiles off.", "is holding a cube.", "pulls.. Next.")
     assert (first.label, second.label) == (3, 0)
     (tmp_path / "items.txt").write_text("A cat: It sat. it\n2\na\nb\nc\nd\n")
     (item,) = read_items(tmp_path / "items.txt")
@@ -328,6 +323,7 @@ def test_batches_hold_all_items_in_order_and_no_more_than_the_limit(lengths: lis
             assert (len(batch) + 1) * 4 * lengths[after[0]] > limit
 
 
+@pytest.mark.slow
 def test_scores_equal_those_of_a_harness_that_asks_transformers(
     tmp_path: Path, shared_data: Path, transformers: Any
 ):

@@ -16,10 +16,10 @@ from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.kernels.layers import gelu_by_sigmoid, linear, linear_losses
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import ModelConfig, TransformerLM
-from bytemill.lm.optim import AdamW
+from tests.lm.conftest import sizes
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-sizes = st.integers(1, 9)
+widths = st.integers(1, 9)
 
 
 def test_a_new_model_and_scratch_are_the_textbook() -> None:
@@ -76,7 +76,11 @@ def test_triton_replaces_norms_attention_and_loss_on_cuda() -> None:
 
 
 @given(
-    st.lists(sizes, max_size=2), sizes, sizes, st.booleans(), st.sampled_from([torch.float32, torch.float64])
+    st.lists(widths, max_size=2),
+    widths,
+    widths,
+    st.booleans(),
+    st.sampled_from([torch.float32, torch.float64]),
 )
 def test_onednn_gives_the_products_of_torch(
     batch: list[int], d_in: int, d_out: int, has_bias: bool, dtype: torch.dtype
@@ -96,25 +100,6 @@ def test_onednn_gives_the_products_of_torch(
         torch.testing.assert_close(linear(inputs[0], inputs[1], bias), theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_fused_adamw_is_torchs(weight_decay: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    ours, theirs = (
-        [torch.randn(7, 5, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(2)]
-        for _ in range(2)
-    )
-    options: dict[str, Any] = {"lr": 1e-2, "betas": (0.9, 0.95), "weight_decay": weight_decay}
-    optimizers = [AdamW(ours, fused=True, **options), torch.optim.AdamW(theirs, **options)]
-    for _ in range(5):
-        for a, b in zip(ours, theirs, strict=True):
-            a.grad = torch.randn(7, 5, generator=generator) * 1e-7  # about as small as ε
-            b.grad = a.grad.clone()
-        for optimizer in optimizers:
-            optimizer.step()
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gelu_by_sigmoid_is_the_tanh_approximation(dtype: torch.dtype) -> None:
     x = torch.linspace(-30, 30, 2001, dtype=dtype).requires_grad_()
@@ -128,14 +113,7 @@ def test_gelu_by_sigmoid_is_the_tanh_approximation(dtype: torch.dtype) -> None:
     "options", [{}, {"bias": True}, {"attention": {"num_kv_heads": 2, "qkv_bias": True}}]
 )
 def test_compiled_models_on_a_gpu_have_the_gradients_of_others(options: dict[str, Any]) -> None:
-    sizes_ = {
-        "vocab_size": 50,
-        "context_length": 16,
-        "d_model": 32,
-        "num_layers": 2,
-        "num_heads": 4,
-        "d_ff": 64,
-    }
+    sizes_ = sizes(50, 16, 32, 2, 4, 64)
     config = ModelConfig(**sizes_, feed_forward="gelu", **options)
     ids = torch.randint(50, (2, 17), generator=torch.Generator().manual_seed(0))
     found: list[list[torch.Tensor]] = []

@@ -80,12 +80,7 @@ def test_linear(shape: tuple[int, ...], d_out: int, bias: bool, dtype: torch.dty
     layer = Linear(shape[-1], d_out, bias, dtype=dtype)
     assert layer.weight.shape == (d_out, shape[-1])
     parameters = tuple(layer.parameters())
-    assert_agree(
-        lambda x, *_: layer(x),
-        functional.linear,
-        drawn(seed, *shape, dtype=dtype),
-        *parameters,
-    )
+    assert_agree(lambda x, *_: layer(x), functional.linear, drawn(seed, *shape, dtype=dtype), *parameters)
 
 
 @given(st.lists(st.integers(0, 4), max_size=3), dtypes, seeds)
@@ -224,21 +219,6 @@ def test_no_layer_widens_a_product_under_autocast(kernels: KernelName) -> None:
         with torch.autocast("cpu", torch.bfloat16):
             assert norm(torch.randn(5, 8)).dtype == torch.float32
             assert norm(torch.randn(5, 8).bfloat16()).dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize("centred", [False, True])
-def test_gradients_of_kernels_are_those_of_finite_differences(centred: bool) -> None:
-    def double(*shape: int) -> Tensor:
-        return torch.randn(shape, dtype=torch.float64, requires_grad=True)
-
-    bias = double(6) if centred else None
-    assert torch.autograd.gradcheck(
-        lambda x, w: normalized(x, w, bias, 1e-5, centred=centred), (double(2, 3, 6), double(6))
-    )
-    assert torch.autograd.gradcheck(gated_silu, (double(3, 5), double(3, 5)))
-    for activation in (gelu_tanh, gelu_erf, squared_relu):
-        assert torch.autograd.gradcheck(activation, (double(3, 5),))
-    assert torch.autograd.gradcheck(lambda x: softmax(x, 0), (double(4, 3),))
 
 
 def test_kernels_process_many_rows_in_blocks() -> None:

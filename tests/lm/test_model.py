@@ -20,18 +20,12 @@ from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import TransformerBlock
 from bytemill.system.extras import install_hint
+from tests.lm.conftest import sizes
 
 if TYPE_CHECKING:
     from bytemill.lm.model_config import KernelName
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 50,
-    "context_length": 16,
-    "d_model": 24,
-    "num_layers": 2,
-    "num_heads": 4,
-    "d_ff": 40,
-}
+SMALL: dict[str, Any] = sizes(50, 16, 24, 2, 4, 40)
 options = st.fixed_dictionaries(
     {
         "norm": st.sampled_from(["rms", "layer"]),
@@ -41,10 +35,7 @@ options = st.fixed_dictionaries(
         "tied_embeddings": st.booleans(),
         "bias": st.booleans(),
         "attention": st.fixed_dictionaries(
-            {
-                "num_kv_heads": st.sampled_from([None, 1, 2]),
-                "sliding_window": st.none() | st.integers(1, 20),
-            }
+            {"num_kv_heads": st.sampled_from([None, 1, 2]), "sliding_window": st.none() | st.integers(1, 20)}
         ),
     }
 )
@@ -244,12 +235,12 @@ def test_a_gpu_gives_the_results_of_the_cpu(dtype: torch.dtype) -> None:
 
 
 def test_presets() -> None:
-    assert preset("tinystories") == ModelConfig(
-        vocab_size=10_000, context_length=256, d_model=512, num_layers=4, num_heads=16, d_ff=1344
-    )
+    assert preset("tinystories") == ModelConfig(**sizes(10_000, 256, 512, 4, 16, 1344))
     assert preset("gpt2", context_length=64).context_length == 64
-    sizes = {name: round(TransformerLM(c, device="meta").n_parameters() / 1e6) for name, c in PRESETS.items()}
-    assert sizes == {
+    millions = {
+        name: round(TransformerLM(c, device="meta").n_parameters() / 1e6) for name, c in PRESETS.items()
+    }
+    assert millions == {
         "tiny": 2,
         "tinystories": 23,
         "gpt2": 124,
@@ -318,26 +309,13 @@ def test_impossible_configurations_are_refused_with_a_hint(
 
 # Allowed names of torch.nn and torch.optim outside of lm/kernels.
 ALLOWED = {
-    "Parameter",
-    "Module",
-    "ModuleList",
-    "ModuleDict",
-    "ParameterList",
-    "ParameterDict",
-    "Sequential",
+    "Parameter", "Module", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Sequential",
     "Optimizer",
-}
+}  # fmt: skip
 FUSED = {("processes.py", "torch.nn.parallel.DistributedDataParallel")}
 FORBIDDEN_FUNCTIONS = {
-    "softmax",
-    "log_softmax",
-    "layer_norm",
-    "rms_norm",
-    "embedding",
-    "dropout",
-    "logsumexp",
-    "relu",
-}
+    "softmax", "log_softmax", "layer_norm", "rms_norm", "embedding", "dropout", "logsumexp", "relu",
+}  # fmt: skip
 
 
 def dotted(node: ast.AST) -> str:

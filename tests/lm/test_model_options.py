@@ -11,29 +11,17 @@ import torch
 
 from bytemill.lm import KVCache, ModelConfig, TransformerLM, preset
 from bytemill.lm.model import RotaryEmbedding, llama3_frequencies, rotary_frequencies
+from tests.lm.conftest import sizes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 50,
-    "context_length": 64,
-    "d_model": 24,
-    "num_layers": 2,
-    "num_heads": 4,
-    "d_ff": 40,
-}
+SMALL: dict[str, Any] = sizes(50, 64, 24, 2, 4, 40)
 LLAMA: dict[str, Any] = {
-    "vocab_size": 50,
-    "max_position_embeddings": 64,
-    "hidden_size": 24,
-    "intermediate_size": 40,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-5,
+    "vocab_size": 50, "max_position_embeddings": 64, "hidden_size": 24, "intermediate_size": 40,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5,
     "tie_word_embeddings": False,
-}
+}  # fmt: skip
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 

@@ -25,25 +25,13 @@ from bytemill.lm.model_config import (
     Part,
 )
 from bytemill.lm.optimizers import OPTIMIZERS, OptimizerName
-from bytemill.lm.planning import (
-    block_matrices,
-    forward_flops,
-    n_parameters,
-    plan,
-    training_memory,
-)
+from bytemill.lm.planning import block_matrices, forward_flops, n_parameters, plan, training_memory
 from bytemill.lm.processes import Processes
 from bytemill.lm.training.config import OptimizerConfig, TrainConfig
 from bytemill.lm.training.run import make_optimizer, set_rates
+from tests.lm.conftest import sizes
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 50,
-    "context_length": 16,
-    "d_model": 24,
-    "num_layers": 2,
-    "num_heads": 4,
-    "d_ff": 40,
-}
+SMALL: dict[str, Any] = sizes(50, 16, 24, 2, 4, 40)
 
 
 class NewConfig(ModelConfig):

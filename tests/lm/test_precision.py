@@ -15,6 +15,7 @@ from bytemill.lm.device import autocast, pick_precision
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.training.run import LossScale
 from bytemill.lm.training.trainer import train
+from tests.lm.conftest import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,21 +24,10 @@ if TYPE_CHECKING:
     from bytemill.lm.model_config import KernelName
     from bytemill.lm.training.config import Resolved
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 96,
-    "context_length": 16,
-    "d_model": 32,
-    "num_layers": 2,
-    "num_heads": 4,
-    "d_ff": 48,
-}
+SIZES: dict[str, Any] = sizes(96, 16, 32, 2, 4, 48)
 GPT2: dict[str, Any] = {
-    "norm": "layer",
-    "position": "learned",
-    "feed_forward": "gelu",
-    "bias": True,
-    "tied_embeddings": True,
-}
+    "norm": "layer", "position": "learned", "feed_forward": "gelu", "bias": True, "tied_embeddings": True,
+}  # fmt: skip
 LLAMA: dict[str, Any] = {"attention": {"num_kv_heads": 2}}
 NANOCHAT: dict[str, Any] = {
     "feed_forward": "relu2",

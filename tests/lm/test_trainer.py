@@ -75,10 +75,7 @@ def same_run(one: RunFolder, other: RunFolder) -> bool:
 
 
 def test_a_sample_never_ends_a_run(
-    settings: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     tokenizer = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], {END: 1000})
     tokenizer.save(tmp_path / "gap.json")
@@ -483,15 +480,6 @@ def test_on_an_accelerator_it_learns_and_resumes(settings: Settings):
     losses = [record["loss"] for record in read_metrics(folder.metrics, "step")]
     assert len(losses) == 4
     assert losses[-1] < losses[0]
-
-
-def test_every_line_of_the_metrics_is_json(settings: Settings):
-    folder = train(settings(training__steps=3, run__log_every=1))
-    for line in folder.metrics.read_text().splitlines():
-        assert json.loads(line)["step"] in (1, 2, 3)
-    found = folder.load_newest()
-    assert found is not None
-    assert found.checkpoint.config.training.steps == 3
 
 
 def test_a_split_folder_gives_training_and_validation_data(settings: Settings, corpus: Corpus):

@@ -118,17 +118,6 @@ def test_pretokens_tile_the_text_whatever_the_pattern(text: str, pattern: str) -
         ("a b\n", None, ["a b\n"]),
         ("", None, []),
         ("", "gpt2", []),
-        ("a  \n", "cl100k", ["a", "  \n"]),
-        ("a  \n b", "cl100k", ["a", "  \n", " b"]),
-        ("a   b", "gpt2", ["a", "  ", " b"]),
-        ("12345", "gpt2", ["12345"]),
-        ("12345", "llama3", ["123", "45"]),
-        ("a\n  ", "cl100k", ["a", "\n  "]),
-        ("a\n  ", "llama3", ["a", "\n", "  "]),
-        ("a.\n/b", "cl100k", ["a", ".\n", "/b"]),
-        ("a.\n/b", "o200k", ["a", ".\n/", "b"]),
-        ("camelCase", "o200k", ["camel", "Case"]),
-        ("camelCase", "cl100k", ["camelCase"]),
     ],
 )
 def test_pretokens_of(text: str, pattern: str | None, pretokens: list[str]) -> None:
@@ -289,11 +278,8 @@ def test_training_stops_if_no_pair_is_frequent_enough(trainer: Callable[..., obj
         [(b"a", b"b")],
     )
     assert trainer(text, 1000, pattern="[a-z]+", min_frequency=4) == (build_vocab([], []), [])
-    assert trainer("", 1000) == trainer([], 1000) == trainer("x", 1000) == (build_vocab([], []), [])
-
-
-def test_pretokens_that_occur_zero_times_change_nothing() -> None:
     assert learn_merges({b"ab": 0, b"": 5, b"c": 7}, 10, min_frequency=0) == ([], [])
+    assert trainer("", 1000) == trainer([], 1000) == trainer("x", 1000) == (build_vocab([], []), [])
 
 
 @TRAINERS
@@ -338,9 +324,7 @@ def test_merges_equal_those_of_hugging_face(documents: list[str], vocab_size: in
     assert train(documents, vocab_size, [END], ties="huggingface")[1] == theirs
 
 
-@pytest.mark.parametrize(
-    "name", ["tinystories.txt", "wagahai_ja.txt", "udhr/udhr_amh.txt", "udhr/udhr_deu_1996.txt"]
-)
+@pytest.mark.parametrize("name", ["tinystories.txt", "udhr/udhr_amh.txt"])
 def test_merges_of_real_text_equal_those_of_hugging_face(shared_data: Path, name: str) -> None:
     text = (shared_data / name).read_text(encoding="utf-8")[:10_000].replace(END, "")
     theirs = huggingface_merges(huggingface_tokenizer([text], 800, [END]))
@@ -427,7 +411,9 @@ def test_ids_equal_those_of_tiktoken(pattern: str, parts: list[str]) -> None:
     assert ours.n_vocab == theirs.n_vocab == 701
 
 
-@pytest.mark.parametrize(("name", "pattern"), [("r50k", "gpt2"), ("cl100k", "cl100k"), ("o200k", "o200k")])
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("r50k", "gpt2"), pytest.param("o200k", "o200k", marks=pytest.mark.slow)]
+)
 def test_real_rank_files_encode_as_tiktoken_does(shared_data: Path, name: str, pattern: str) -> None:
     ranks = read_ranks(shared_data / f"{name}_base.tiktoken")
     special_tokens = {END: len(ranks)}
@@ -478,21 +464,18 @@ def test_special_tokens_are_recognised_where_allowed_the_longer_first(allowed, i
     assert tokenizer.decode(ids) == "<a><b>x<a><c>"
 
 
-def test_none_raise_names_the_first_special_token_and_its_position() -> None:
-    tokenizer = bytes_tokenizer()
-    assert tokenizer.encode("<b><a", "none_raise") == [*b"<b><a"]
-    with pytest.raises(SpecialTokenError, match="special token '<a><b>' at character 3") as raised:
-        tokenizer.encode("é世 <a><b><c>", "none_raise")
-    assert "'none' to take it as plain text" in str(raised.value.hint)
-
-
 @pytest.mark.parametrize(
-    ("allowed", "message"),
-    [({"<a>", "<x>"}, "names '<x>', which is not a special token"), ("<a>", "allowed_special is '<a>'")],
+    ("text", "allowed", "message"),
+    [
+        ("é世 <a><b><c>", "none_raise", "special token '<a><b>' at character 3"),
+        ("plain", {"<a>", "<x>"}, "names '<x>', which is not a special token"),
+        ("plain", "<a>", "allowed_special is '<a>'"),
+    ],
 )
-def test_an_unknown_mode_or_name_is_refused(allowed, message: str) -> None:
+def test_refused_tokens_and_unknown_modes_are_named(text: str, allowed, message: str) -> None:
+    assert bytes_tokenizer().encode("<b><a", "none_raise") == [*b"<b><a"]
     with pytest.raises(SpecialTokenError, match=message):
-        bytes_tokenizer().encode("plain", allowed)
+        bytes_tokenizer().encode(text, allowed)
 
 
 # What a tokenizer is built from, and decoding
@@ -508,18 +491,13 @@ def test_special_tokens_without_ids_find_theirs_in_the_vocabulary_or_get_the_nex
     assert tokenizer.n_vocab == 259
 
 
-def test_a_merged_token_that_is_declared_special_keeps_its_id() -> None:
+def test_special_tokens_among_merges_and_ranks() -> None:
     vocab = build_vocab([(b"a", b"b")], [])
-    tokenizer = ReferenceTokenizer(vocab, [(b"a", b"b")], ["ab"], None)
-    assert tokenizer.special_tokens == {"ab": 256}
-    assert tokenizer.encode("ab", "none") == tokenizer.encode("ab") == [256]
-
-
-def test_special_tokens_do_not_take_part_in_merging_by_ranks() -> None:
-    vocab = {**build_vocab([], []), 256: b"ab"}
-    tokenizer = ReferenceTokenizer(vocab, None, {"ab": 256}, None)
-    assert tokenizer.encode("ab", "none") == [97, 98]
-    assert tokenizer.encode("ab") == [256]
+    merged = ReferenceTokenizer(vocab, [(b"a", b"b")], ["ab"], None)
+    assert merged.special_tokens == {"ab": 256}
+    assert merged.encode("ab", "none") == merged.encode("ab") == [256]
+    by_ranks = ReferenceTokenizer(vocab, None, {"ab": 256}, None)
+    assert (by_ranks.encode("ab", "none"), by_ranks.encode("ab")) == ([97, 98], [256])
 
 
 @pytest.mark.parametrize(
@@ -542,27 +520,20 @@ def test_contradictions_are_refused(vocab, merges, special_tokens, message: str)
         ReferenceTokenizer(vocab, merges, special_tokens)
 
 
-@pytest.mark.parametrize("merges", [[], None])
-def test_a_byte_that_the_vocabulary_lacks_is_named(merges) -> None:
-    with pytest.raises(TokenizerError, match="no token b'b'"):
-        ReferenceTokenizer({0: b"a"}, merges).encode("ab")
-
-
-def test_malformed_bytes_decode_to_the_replacement_character_and_are_kept_as_bytes() -> None:
+def test_what_cannot_be_encoded_or_decoded_is_named() -> None:
     tokenizer = bytes_tokenizer()
     assert tokenizer.decode([97, 0xE4, 0xB8, 98]) == "a\ufffdb"
     assert tokenizer.decode_bytes([97, 0xE4, 0xB8, 98]) == b"a\xe4\xb8b"
-
-
-def test_an_id_that_no_token_has_is_named() -> None:
-    with pytest.raises(KeyError, match="256"):
-        bytes_tokenizer().decode([97, 256, 999])
-    with pytest.raises(KeyError, match="-1"):
-        bytes_tokenizer().decode_bytes([-1])
-
-
-def test_a_lone_surrogate_is_refused_in_training_and_encoding() -> None:
-    with pytest.raises(UnicodeEncodeError):
-        train("a\ud800", 300)
-    with pytest.raises(UnicodeEncodeError):
-        bytes_tokenizer().encode("a\ud800")
+    refused: list[tuple[Callable[[], object], type[Exception], str]] = [
+        (lambda: tokenizer.decode([97, 256, 999]), KeyError, "256"),
+        (lambda: tokenizer.decode_bytes([-1]), KeyError, "-1"),
+        (lambda: train("a\ud800", 300), UnicodeEncodeError, "surrogates"),
+        (lambda: tokenizer.encode("a\ud800"), UnicodeEncodeError, "surrogates"),
+        *(
+            (lambda m=merges: ReferenceTokenizer({0: b"a"}, m).encode("ab"), TokenizerError, "no token b'b'")
+            for merges in ([], None)
+        ),
+    ]
+    for call, error, message in refused:
+        with pytest.raises(error, match=message):
+            call()

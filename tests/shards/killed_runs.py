@@ -1,9 +1,9 @@
 """Encodes the same documents over and over, killed each time at another moment, until a last run may come to its end.
 
 A process of its own, which forks: what a killed run has left the next one finds, and nothing else of it. Run as
-`python -m shards.killed_runs OUT OPTIONS` in `tests`, where OPTIONS are JSON: `kills`, the
-moments, as numbers of steps that touch the disk or as seconds (floats); `encode`, options of `encode_corpus`. Prints
-for each run how it ended, and the files it left.
+`python -m shards.killed_runs OPTIONS` in `tests`, where OPTIONS are JSON, by output folder: `kills`, the moments, as
+numbers of steps that touch the disk or as seconds (floats); `encode`, options of `encode_corpus`. Prints how each run
+ended, by folder.
 """
 
 import json
@@ -70,13 +70,15 @@ def run_once(out: str, options: dict[str, Any], kill: float | None, n_threads: i
 
 
 def main() -> None:
-    out, options = sys.argv[1], json.loads(sys.argv[2])
     pipeline._GROUP_BYTES = 1  # so that there are many checkpoints
     batches.BATCH_BYTES = 700  # of a shuffled corpus
-    for number, kill in enumerate([*options["kills"], None]):
-        ended = run_once(out, options["encode"], kill, n_threads=1 + number % 3)
-        files = sorted(str(path.relative_to(out)) for path in pathlib.Path(out).rglob("*") if path.is_file())
-        print(json.dumps([ended, files]), flush=True)
+    ended: dict[str, list[str]] = {}
+    for out, options in json.loads(sys.argv[1]).items():
+        ended[out] = [
+            run_once(out, options["encode"], kill, n_threads=1 + number % 3)
+            for number, kill in enumerate([*options["kills"], None])
+        ]
+    print(json.dumps(ended))
 
 
 if __name__ == "__main__":

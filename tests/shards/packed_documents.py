@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,19 @@ def tokenizer_of_bytes(dtype: Literal["uint16", "uint32"] = "uint16", start: str
     if start is not None:
         special[start] = 257
     return Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], special_tokens=special)
+
+
+TOKENIZER = tokenizer_of_bytes()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The content of all files in a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names(folder: Path) -> list[str]:
+    """What is in a folder."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """Shards are compared with their manifests once, and again when they change in any way."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,13 @@ from bytemill.data.verification import BackgroundCheck
 from bytemill.errors import ShardError
 from bytemill.shards import encode_corpus
 
+from .packed_documents import TOKENIZER
+
 
 @pytest.fixture
-def shards(tmp_path: Path, byte_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BYTEMILL_CACHE", str(tmp_path / "cache"))
-    encode_corpus(byte_tokenizer, Corpus.from_texts(["abcd" * 50]), tmp_path / "shards", shard_tokens=60)
+    encode_corpus(TOKENIZER, Corpus.from_texts(["abcd" * 50]), tmp_path / "shards", shard_tokens=60)
     return tmp_path / "shards"
 
 
@@ -56,23 +57,14 @@ def test_intact_files_are_read_once(shards: Path, read: list[str], monkeypatch: 
     assert read == [*names, "shard_00002.npy"]
 
 
-def in_place(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
-
-
-def renamed(path: Path, data: bytes) -> None:
-    path.with_suffix(".new").write_bytes(data)
-    path.with_suffix(".new").replace(path)
-
-
-@pytest.mark.parametrize("replace", [in_place, renamed])
-def test_content_that_was_replaced_with_its_times_is_named(
-    shards: Path, read: list[str], replace: Callable[[Path, bytes], None]
-) -> None:
+@pytest.mark.parametrize("name", ["shard_00001.npy", "another"])
+def test_content_that_was_replaced_with_its_times_is_named(shards: Path, read: list[str], name: str) -> None:
+    """In place, or by renaming another file."""
     assert check(shards) is None
     path = shards / "shard_00001.npy"
     before = path.stat()
-    replace(path, path.read_bytes()[:-2] + b"x\0")
+    (shards / name).write_bytes(path.read_bytes()[:-2] + b"x\0")
+    (shards / name).replace(path)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     for _ in range(2):
         error = check(shards)
@@ -81,12 +73,7 @@ def test_content_that_was_replaced_with_its_times_is_named(
     assert read[4:] == ["shard_00001.npy"] * 2
 
 
-def test_a_file_that_is_gone_is_named(shards: Path) -> None:
-    (shards / "shard_00003.npy").unlink()
-    assert "cannot read" in str(check(shards))
-
-
-def test_without_a_cache_folder_every_check_reads(
+def test_a_file_that_is_gone_is_named_and_without_a_cache_folder_every_check_reads(
     shards: Path, read: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -94,3 +81,5 @@ def test_without_a_cache_folder_every_check_reads(
     for _ in range(2):
         assert check(shards) is None
     assert len(read) == 8
+    (shards / "shard_00003.npy").unlink()
+    assert "cannot read" in str(check(shards))

@@ -1,19 +1,21 @@
 """What separates documents by default, and which folders and parts of a corpus are refused."""
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bytemill import Corpus, Tokenizer
-from bytemill.cluster import encode_corpus as encode_by_units
 from bytemill.data.convert import convert_shards
 from bytemill.data.manifest import parts_of
 from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest
-from tests.cluster.corpora import InlineExecutor
+from tests.cluster.corpora import encode_by_units
 from tests.support.s3_server import S3Server
+
+from .packed_documents import files_of
 
 END = "<|endoftext|>"
 LINES = "".join(f"line {number}\n" for number in range(40))
@@ -25,10 +27,6 @@ def tokenizer_with(*special: str) -> Tokenizer:
 
 def text_in(tokenizer: Tokenizer, folder: Path) -> str:
     return tokenizer.decode(TokenShards(folder)[:].tolist())
-
-
-def files_below(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.name != ".lock")
 
 
 @pytest.fixture
@@ -78,7 +76,7 @@ def test_documents_divide_text_files_and_a_corpus_has_its_own_option(tmp_path: P
 
 def test_what_ends_documents_is_a_special_token(tmp_path: Path, text: Path) -> None:
     tokenizer, out = tokenizer_with("<s>", END), tmp_path / "out"
-    for encode in (encode_corpus, functools.partial(encode_by_units, InlineExecutor())):
+    for encode in (encode_corpus, encode_by_units):
         with pytest.raises(SpecialTokenError, match="which is not a special token") as caught:
             encode(tokenizer, text, out, documents="<|endoftxt|>")
         assert "did you mean <|endoftext|>? documents are" in str(caught.value.hint)
@@ -92,7 +90,7 @@ def test_what_ends_documents_is_a_special_token(tmp_path: Path, text: Path) -> N
 
 def test_a_part_without_documents_is_an_error(tmp_path: Path, text: Path) -> None:
     tokenizer = tokenizer_with(END)
-    out = tmp_path / "out"
+    out, lines = tmp_path / "out", {"documents": "line"}
     with pytest.raises(ShardError, match="validation would be empty: the corpus has 1 document") as caught:
         encode_corpus(tokenizer, text, out, validation_fraction=0.1)
     assert "--documents line" in str(caught.value.hint)
@@ -100,52 +98,35 @@ def test_a_part_without_documents_is_an_error(tmp_path: Path, text: Path) -> Non
         message = f"the part {part} would be empty: the corpus has 40 documents"
         with pytest.raises(ShardError, match=message):
             # A checkpoint after every line: an interrupted run would resume, and fail again.
-            encode_corpus(
-                tokenizer, text, out, validation_fraction=fraction, documents="line", checkpoint_bytes=1
-            )
+            encode_corpus(tokenizer, text, out, validation_fraction=fraction, checkpoint_bytes=1, **lines)
         assert not (out / "progress.json").exists()
         assert not (out / "train" / "manifest.json").exists()
-    encode_corpus(tokenizer, text, out, validation_fraction=0.5, documents="line")
+        with pytest.raises(ShardError, match=f"the part {part} would be empty"):
+            encode_by_units(tokenizer, text, tmp_path / "units", validation_fraction=fraction, **lines)
+        assert not (tmp_path / "units").exists()
+    encode_corpus(tokenizer, text, out, validation_fraction=0.5, **lines)
     n_documents = [read_manifest(part).n_documents for part in parts_of(out)]
     assert min(n_documents) > 0
     assert sum(n_documents) == 40
 
 
-def test_a_part_without_documents_is_an_error_of_several_processes(tmp_path: Path, text: Path) -> None:
-    tokenizer, executor, out = tokenizer_with(END), InlineExecutor(), tmp_path / "out"
-    with executor:
-        for fraction in (1e-9, 1e-8):
-            with pytest.raises(ShardError, match="the part validation would be empty"):
-                encode_by_units(
-                    executor, tokenizer, text, out, validation_fraction=fraction, documents="line"
-                )
-            assert not out.exists()
-
-
-@pytest.mark.parametrize("executor", [None, InlineExecutor()], ids=["here", "by units"])
+@pytest.mark.parametrize("function", [encode_corpus, encode_by_units])
 def test_a_folder_holds_a_corpus_that_is_split_or_one_that_is_not(
-    tmp_path: Path, text: Path, executor: Any
+    tmp_path: Path, text: Path, function: Callable[..., Any]
 ) -> None:
-    tokenizer, out = tokenizer_with(END), tmp_path / "out"
-
-    def encode(**options: Any) -> None:
-        if executor is None:
-            encode_corpus(tokenizer, text, out, documents="line", **options)
-        else:
-            with executor:
-                encode_by_units(executor, tokenizer, text, out, documents="line", **options)
-
+    out = tmp_path / "out"
+    encode = functools.partial(function, tokenizer_with(END), text, out, documents="line")
     encode(validation_fraction=0.5)
-    before = files_below(out)
+    before = sorted(files_of(out))
     with pytest.raises(ShardError, match="already contains shards in train"):
         encode()
-    assert files_below(out) == before
+    assert sorted(files_of(out)) == before
     encode(overwrite=True)
-    assert files_below(out) == ["manifest.json", "shard_00000.npy"]
+    assert sorted(files_of(out)) == ["manifest.json", "shard_00000.npy"]
     with pytest.raises(ShardError, match=r"already contains a manifest\.json"):
         encode(validation_fraction=0.5)
     encode(validation_fraction=0.5, overwrite=True)
-    assert files_below(out) == before
+    assert sorted(files_of(out)) == before
 
 
 def test_shards_of_their_own_in_a_folder_named_train_are_kept(tmp_path: Path, text: Path) -> None:

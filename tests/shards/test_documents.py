@@ -1,16 +1,15 @@
 """Documents, what stands around them, and on which side of a split they fall, against plain Python."""
 
-import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bytemill import Tokenizer
 from bytemill.data.layouts import layout_named
 from bytemill.errors import ShardError, SpecialTokenError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
@@ -34,14 +33,6 @@ PIECES = [
     "हिन्दी",
     "العربية",
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_syncing() -> Iterator[None]:
-    """Syncing is for power cuts; hundreds of small files would take seconds."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "fsync", lambda _: None)
-        yield
 
 
 texts_of_documents = st.lists(
@@ -93,6 +84,15 @@ def slow_shards(documents: list[list[int]], shard_tokens: int, *, whole_document
     separator=st.sampled_from([None, END]),
     prepend=st.sampled_from([None, START, END]),
     num_threads=st.integers(1, 3),
+)
+@example(
+    texts=["12345", "123", "12", "1"],  # documents that end where a shard is full
+    batch_chars=60,
+    layout="megatron",
+    shard_tokens=5,
+    separator=None,
+    prepend=None,
+    num_threads=1,
 )
 def test_shards_and_their_index_are_what_each_document_gives_alone(
     tmp_path_factory: pytest.TempPathFactory,
@@ -153,13 +153,12 @@ def test_documents_fall_on_the_side_that_the_hash_of_their_text_says(
         hashed = xxhash.xxh3_64_intdigest(text.encode(), seed)
         sides["validation" if hashed < int(fraction * 2**64) else "train"].append(text)
     options: dict[str, Any] = {"split_seed": seed, "document_index": True, "separators": False}
+    options["validation_fraction"] = fraction
     if not all(map(any, sides.values())):
         with pytest.raises(ShardError, match="would be empty"):
-            encode_corpus(
-                TOKENIZER, Documents(texts, batch_chars), out, validation_fraction=fraction, **options
-            )
+            encode_corpus(TOKENIZER, Documents(texts, batch_chars), out, **options)
         return
-    encode_corpus(TOKENIZER, Documents(texts, batch_chars), out, validation_fraction=fraction, **options)
+    encode_corpus(TOKENIZER, Documents(texts, batch_chars), out, **options)
     for part, documents in sides.items():
         manifest = read_manifest(out / part)
         assert TokenShards(out / part)[:].tolist() == [
@@ -175,14 +174,8 @@ def test_documents_fall_on_the_side_that_the_hash_of_their_text_says(
 def test_of_a_giant_document_the_first_mebibyte_decides(tmp_path: Path) -> None:
     head = "0123456789abcdef" * (1 << 16)
     texts = [head + "x" * 3_000_000, "y", head, head + "z", head[:-1]]
-    encode_corpus(
-        TOKENIZER,
-        Documents(texts, 300_000),
-        tmp_path / "out",
-        validation_fraction=0.5,
-        split_seed=3,
-        separators=False,
-    )
+    options: dict[str, Any] = {"validation_fraction": 0.5, "split_seed": 3, "separators": False}
+    encode_corpus(TOKENIZER, Documents(texts, 300_000), tmp_path / "out", **options)
     sides = {"train": 0, "validation": 0}
     for text in texts:
         hashed = xxhash.xxh3_64_intdigest(text.encode()[: 1 << 20], 3)
@@ -190,22 +183,18 @@ def test_of_a_giant_document_the_first_mebibyte_decides(tmp_path: Path) -> None:
     assert {part: read_manifest(tmp_path / "out" / part).n_tokens for part in sides} == sides
 
 
-def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(
-    tmp_path: Path, make_tokenizer: Callable[..., Any], byte_tokenizer: Any
-) -> None:
-    with_start, text = make_tokenizer(start=START), Documents(["ab", "c"])
+def test_the_token_that_begins_documents_is_the_one_that_the_tokenizer_has(tmp_path: Path) -> None:
+    plain, with_start, text = tokenizer_of_bytes(), tokenizer_of_bytes(start=START), Documents(["ab", "c"])
     encode_corpus(with_start, text, tmp_path / "start", prepend=True)
     assert TokenShards(tmp_path / "start")[:].tolist() == with_start.encode(f"{START}ab{END}{START}c{END}")
-    encode_corpus(byte_tokenizer, text, tmp_path / "end", prepend=True)
-    assert TokenShards(tmp_path / "end")[:].tolist() == byte_tokenizer.encode(f"{END}ab{END}c")
-    from bytemill import Tokenizer
-
+    encode_corpus(plain, text, tmp_path / "end", prepend=True)
+    assert TokenShards(tmp_path / "end")[:].tolist() == plain.encode(f"{END}ab{END}c")
     without = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
     with pytest.raises(SpecialTokenError, match="no special token for the start of documents"):
         encode_corpus(without, text, tmp_path / "none", prepend=True)
 
 
-def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path, byte_tokenizer: Any) -> None:
+def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path) -> None:
     """Of bytes without a copy, of what may change with one."""
     from bytemill._core import DocumentEncoder
 
@@ -218,7 +207,7 @@ def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path, byte_tokenizer: An
         memoryview(bytearray(data)),
         memoryview(b""),
     ):
-        encoder = DocumentEncoder(byte_tokenizer.core, "all", 1, [])
+        encoder = DocumentEncoder(TOKENIZER.core, "all", 1, [])
         ends = np.array([len(view)])
         (pieces, found, n_bytes, n_empty), _ = encoder.encode([(view, ends, False)])
         assert [i for piece in pieces for i in piece.tolist()] == list(bytes(view))
@@ -229,4 +218,4 @@ def test_memoryviews_of_all_kinds_are_encoded(tmp_path: Path, byte_tokenizer: An
         )
     for wrong, ends in ((b"\xff", [1]), ("é".encode(), [1, 2]), (b"ab", [1]), (b"ab", [-1, 2])):
         with pytest.raises(ValueError, match=r"utf-8|ends"):
-            DocumentEncoder(byte_tokenizer.core, "all", 1, []).encode([(wrong, np.array(ends), False)])
+            DocumentEncoder(TOKENIZER.core, "all", 1, []).encode([(wrong, np.array(ends), False)])

@@ -14,7 +14,7 @@ import pytest
 import bytemill as bm
 from bytemill.data.convert import convert_shards
 from bytemill.data.layouts import LAYOUTS
-from bytemill.data.manifest import files_of
+from bytemill.data.manifest import Manifest, files_of, shard_hashes
 from bytemill.data.object_store import unnamed_files, work_folder
 from bytemill.data.unfinished import held
 from bytemill.errors import CorpusError, OutputError, ShardError, StorageError
@@ -22,7 +22,7 @@ from bytemill.storage import StoreFolder
 from tests.support.s3_server import Request, S3Server
 from tests.support.stored_shards import assert_stored
 
-from .packed_documents import END
+from .packed_documents import END, TOKENIZER
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -41,57 +41,65 @@ def texts(tmp_path: Path) -> list[Path]:
     return paths
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def check(texts: list[Path], url: str, folder: Path, **options: Any) -> Manifest:
+    """Encode here, and check that the store has these shards and nothing else."""
+    manifest = bm.encode_corpus(TOKENIZER, texts, folder / "here", **options)
+    assert_stored(url, folder / "copy", folder / "here")
+    return manifest
+
+
 @pytest.mark.parametrize(
-    "layout",
+    ("layout", "name"),
     [
-        pytest.param(layout, marks=() if layout in {"npy", "megatron"} else pytest.mark.slow)
+        pytest.param(
+            layout, name, marks=() if name == "split" and layout in {"npy", "megatron"} else pytest.mark.slow
+        )
         for layout in sorted(LAYOUTS)
+        for name in OPTIONS
     ],
 )
-def test_every_layout(
-    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server, layout: str, options: Any
-):
+def test_every_layout(texts: list[Path], tmp_path: Path, s3: S3Server, layout: str, name: str):
     url = f"{s3.bucket()}/shards"
-    options = {"layout": layout, "shard_tokens": 1500, **options}
-    expected = bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", **options)
-    manifest = bm.encode_corpus(byte_tokenizer, texts, url, **options)
+    options = {"layout": layout, "shard_tokens": 1500, **OPTIONS[name]}
+    manifest = bm.encode_corpus(TOKENIZER, texts, url, **options)
+    expected = check(texts, url, tmp_path, **options)
     assert manifest.n_tokens == expected.n_tokens
-    assert_stored(url, tmp_path / "copy", tmp_path / "here")
-    part = f"{url}/train" if "validation_fraction" in options else url
-    assert bm.shards.read_manifest(part) == manifest
-    assert not work_folder(url).exists() or not any(work_folder(url).rglob("shard*"))
+    part = "train" if name == "split" else ""
+    assert bm.shards.read_manifest(f"{url}/{part}") == manifest
+    assert shard_hashes(f"{url}/{part}") == shard_hashes(tmp_path / "here" / part)
+    assert not work_folder(url).exists() or not any(
+        path.is_file() for path in work_folder(url).rglob("[!.]*")
+    )
     # The second run has nothing to do.
     s3.requests.clear()
-    assert bm.encode_corpus(byte_tokenizer, texts, url, **options) == manifest
+    assert bm.encode_corpus(TOKENIZER, texts, url, **options) == manifest
     assert {request.method for request in s3.requests} <= {"GET", "HEAD"}
 
 
-@pytest.mark.parametrize("layout", sorted(LAYOUTS))
-def test_conversions(
-    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server, layout: str
-):
-    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "shards", shard_tokens=1500, **OPTIONS["framed"])
-    options: Any = {"layout": layout, "tokenizer": byte_tokenizer}
-    convert_shards(tmp_path / "shards", tmp_path / "here", **options)
-    url = f"{s3.bucket()}/shards"
-    manifest = convert_shards(tmp_path / "shards", url, **options)
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(name, marks=() if name == "datatrove" else pytest.mark.slow) for name in sorted(LAYOUTS)],
+)
+def test_conversions(texts: list[Path], tmp_path: Path, s3: S3Server, layout: str):
+    shards, url = tmp_path / "shards", f"{s3.bucket()}/shards"
+    bm.encode_corpus(TOKENIZER, texts, shards, shard_tokens=1500, **OPTIONS["framed"])
+    options: Any = {"layout": layout, "tokenizer": TOKENIZER}
+    convert_shards(shards, tmp_path / "here", **options)
+    manifest = convert_shards(shards, url, **options)
     assert_stored(url, tmp_path / "copy", tmp_path / "here")
     assert not work_folder(url).exists() or not any(work_folder(url).rglob("shard*"))
     with pytest.raises(ShardError, match=f"{url} already contains shards"):
-        convert_shards(tmp_path / "shards", url, **options)
+        convert_shards(shards, url, **options)
     with pytest.raises(OutputError, match=f"{url} is an input"):
         convert_shards(url, url, overwrite=True, **options)
     StoreFolder(url).put("shard_00000.0123456789ab.npy", b"left")
-    again = convert_shards(tmp_path / "shards", url, overwrite=True, shard_tokens=2000, **options)
+    again = convert_shards(shards, url, overwrite=True, shard_tokens=2000, **options)
     assert again.n_tokens == manifest.n_tokens
     assert set(StoreFolder(url).list()) == {"manifest.json", *(info.file for info in files_of(again))}
 
 
-def test_a_conversion_that_fails_leaves_nothing_that_counts(
-    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server
-):
-    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "shards", shard_tokens=1500)
+def test_a_conversion_that_fails_leaves_nothing_that_counts(texts: list[Path], tmp_path: Path, s3: S3Server):
+    bm.encode_corpus(TOKENIZER, texts, tmp_path / "shards", shard_tokens=1500)
     url = f"{s3.bucket()}/shards"
 
     def denied(request: Request) -> str | None:
@@ -102,9 +110,7 @@ def test_a_conversion_that_fails_leaves_nothing_that_counts(
 
     def other_comes_first(done: Any) -> None:
         if done.n_tokens == done.total_tokens:
-            with pytest.MonkeyPatch.context() as patch:  # as on another machine
-                patch.setenv("BYTEMILL_CACHE", str(tmp_path / "cache"))
-                bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=700)
+            encode_elsewhere(texts, url, tmp_path, shard_tokens=700)
 
     with pytest.raises(ShardError, match="another process has written shards"):
         convert_shards(tmp_path / "shards", url, layout="npy", progress=other_comes_first)
@@ -114,25 +120,29 @@ def test_a_conversion_that_fails_leaves_nothing_that_counts(
     assert not list(work_folder(url).rglob("shard*"))
 
 
-def test_other_shards_are_not_replaced(
-    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server
-):
+def encode_elsewhere(texts: list[Path], url: str, folder: Path, **options: Any) -> None:
+    """Encode as on another machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BYTEMILL_CACHE", str(folder / "cache"))
+        bm.encode_corpus(TOKENIZER, texts, url, **options)
+
+
+def test_other_shards_are_not_replaced(texts: list[Path], tmp_path: Path, s3: S3Server):
     url = s3.bucket()
-    bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=2000)
-    StoreFolder(url).put("notes.txt", b"mine")
-    with pytest.raises(
-        ShardError, match=r"already contains other shards: shard_tokens was 2000, now it is 99"
-    ):
-        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=99)
-    bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=3000, overwrite=True)
-    assert StoreFolder(url).get("notes.txt") is not None
-    StoreFolder(url).delete(["notes.txt"])
-    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=3000)
-    assert_stored(url, tmp_path / "copy", tmp_path / "here")
     store = StoreFolder(url)
+    bm.encode_corpus(TOKENIZER, texts, url, shard_tokens=2000)
+    store.put("notes.txt", b"mine")
+    with pytest.raises(
+        ShardError, match="already contains other shards: shard_tokens was 2000, now it is 99"
+    ):
+        bm.encode_corpus(TOKENIZER, texts, url, shard_tokens=99)
+    bm.encode_corpus(TOKENIZER, texts, url, shard_tokens=3000, overwrite=True)
+    assert store.get("notes.txt") is not None
+    store.delete(["notes.txt"])
+    check(texts, url, tmp_path, shard_tokens=3000)
     store.delete([name for name in store.list() if name.startswith("shard_00001")])
     with pytest.raises(ShardError, match=r"damaged: shard_00001\.\w+\.npy is missing"):
-        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=3000)
+        bm.encode_corpus(TOKENIZER, texts, url, shard_tokens=3000)
     with pytest.raises(ShardError, match="contains no manifest"):
         bm.shards.read_manifest(f"{url}/nothing")
     store.put("manifest.json", b"{")
@@ -140,20 +150,16 @@ def test_other_shards_are_not_replaced(
         bm.shards.read_manifest(url)
 
 
-def test_bad_input_leaves_nothing_that_counts(byte_tokenizer: bm.Tokenizer, tmp_path: Path, s3: S3Server):
+def test_bad_input_leaves_nothing_that_counts(tmp_path: Path, s3: S3Server):
     url = s3.bucket()
     (tmp_path / "bad.txt").write_bytes(b"good " * 1000 + b"\xff")
     with pytest.raises(CorpusError, match="not valid UTF-8"):
-        bm.encode_corpus(byte_tokenizer, [tmp_path / "bad.txt"], url)
+        bm.encode_corpus(TOKENIZER, [tmp_path / "bad.txt"], url)
     assert "manifest.json" not in StoreFolder(url).list()
 
 
 def test_two_encodings_at_once_leave_one_result(
-    byte_tokenizer: bm.Tokenizer,
-    texts: list[Path],
-    tmp_path: Path,
-    s3: S3Server,
-    monkeypatch: pytest.MonkeyPatch,
+    texts: list[Path], tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ):
     """Each is at its first upload when the other begins; they share no work folder, as on two machines."""
     url = s3.bucket()
@@ -171,7 +177,7 @@ def test_two_encodings_at_once_leave_one_result(
                 waited = True
                 both.wait(timeout=60)
 
-        results.append(bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=2000, progress=meet))
+        results.append(bm.encode_corpus(TOKENIZER, texts, url, shard_tokens=2000, progress=meet))
 
     threads = [threading.Thread(target=encode) for _ in range(2)]
     for thread in threads:
@@ -180,50 +186,39 @@ def test_two_encodings_at_once_leave_one_result(
         thread.join()
     assert len(results) == 2
     assert results[0] == results[1]
-    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=2000)
-    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+    check(texts, url, tmp_path, shard_tokens=2000)
 
 
-def test_of_two_encodings_with_other_settings_one_fails(
-    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server
-):
+def test_of_two_encodings_with_other_settings_one_fails(texts: list[Path], tmp_path: Path, s3: S3Server):
     url = s3.bucket()
-    is_first = True
+    left = [True]
 
     def other_comes_first(_: Any) -> None:
-        nonlocal is_first
-        if is_first:
-            is_first = False
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("BYTEMILL_CACHE", str(tmp_path / "cache"))
-                bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=2000)
+        if left and left.pop():
+            encode_elsewhere(texts, url, tmp_path, shard_tokens=2000)
 
     with pytest.raises(ShardError, match=r"another process has written shards to .*: shard_tokens was 2000"):
-        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=700, progress=other_comes_first)
-    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=2000)
-    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+        bm.encode_corpus(TOKENIZER, texts, url, shard_tokens=700, progress=other_comes_first)
+    check(texts, url, tmp_path, shard_tokens=2000)
 
 
-@pytest.mark.parametrize("what", ["500", "503", "drop", "lose", "truncate"])
-def test_faults(byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server, what: str):
+@pytest.mark.parametrize(
+    "what", ["lose", "truncate", *(pytest.param(w, marks=pytest.mark.slow) for w in ("500", "503", "drop"))]
+)
+def test_faults(texts: list[Path], tmp_path: Path, s3: S3Server, what: str):
     """A fifth of all requests fail; nothing is lost."""
-    url = s3.bucket()
-    chosen = random.Random(what)
-    lock = threading.Lock()
+    url, chosen, lock = s3.bucket(), random.Random(what), threading.Lock()
 
     def fault(_: Request) -> str | None:
         with lock:
             return what if chosen.random() < 0.2 else None
 
     with s3.fault(fault):
-        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, layout="megatron")
-    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=900, layout="megatron")
-    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+        bm.encode_corpus(TOKENIZER, texts, url, shard_tokens=1800, layout="megatron")
+    check(texts, url, tmp_path, shard_tokens=1800, layout="megatron")
 
 
-def test_access_that_ends_in_the_middle(
-    byte_tokenizer: bm.Tokenizer, texts: list[Path], tmp_path: Path, s3: S3Server
-):
+def test_access_that_ends_in_the_middle(texts: list[Path], tmp_path: Path, s3: S3Server):
     url = s3.bucket()
     n_uploads = 0
 
@@ -232,15 +227,27 @@ def test_access_that_ends_in_the_middle(
         n_uploads += request.method == "PUT"
         return "403" if n_uploads > 3 else None
 
+    options: dict[str, Any] = {"shard_tokens": 900, "checkpoint_bytes": 2000}
     with s3.fault(expired), pytest.raises(StorageError, match=r"ExpiredToken|403 Forbidden"):
-        bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, checkpoint_bytes=2000)
+        bm.encode_corpus(TOKENIZER, texts, url, **options)
     assert "manifest.json" not in StoreFolder(url).list()
     assert 0 < len(unnamed_files(StoreFolder(url), None)) < 6
     with pytest.raises(ShardError, match=r"contains \d shards but no manifest\.json: an encoding is running"):
         bm.shards.read_manifest(url)
-    bm.encode_corpus(byte_tokenizer, texts, url, shard_tokens=900, checkpoint_bytes=2000)
-    bm.encode_corpus(byte_tokenizer, texts, tmp_path / "here", shard_tokens=900)
-    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+    notes: list[str] = []
+    bm.encode_corpus(TOKENIZER, texts, url, note=notes.append, **options)
+    assert notes == []  # it resumes
+    check(texts, url, tmp_path, shard_tokens=900)
+
+
+KILLED = """
+import sys, time
+import bytemill as bm
+from tests.shards.packed_documents import TOKENIZER
+url, *texts = sys.argv[1:]
+slowly = lambda _: time.sleep(0.01)
+bm.encode_corpus(TOKENIZER, texts, url, shard_tokens=300, checkpoint_bytes=1000, progress=slowly)
+"""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="platform: signals")
@@ -249,40 +256,31 @@ def test_kills(texts: list[Path], tmp_path: Path, s3: S3Server):
     url = s3.bucket()
     s3.latency = 0.02
     chosen = random.Random(3)
-    code = f"""
-import bytemill as bm
-from tests.shards.packed_documents import tokenizer_of_bytes
-bm.encode_corpus(tokenizer_of_bytes(), {[str(path) for path in texts]!r}, {url!r}, shard_tokens=300,
-    checkpoint_bytes=1000, progress=lambda _: __import__("time").sleep(0.01))
-"""
-    n_kills = 0
+    n_kills, command = 0, [sys.executable, "-c", KILLED, url, *map(str, texts)]
     while True:
-        with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+        with subprocess.Popen(command, start_new_session=True) as process:
             try:
-                process.wait(timeout=0.6 + chosen.random() if n_kills < 8 else 120)
+                process.wait(timeout=0.6 + chosen.random() if n_kills < 3 else 120)
                 break
             except subprocess.TimeoutExpired:
-                assert n_kills < 8
+                assert n_kills < 3
                 process.send_signal(signal.SIGKILL)
                 n_kills += 1
                 if "manifest.json" in StoreFolder(url).list():  # killed at the very end
                     assert bm.shards.verify(url) == []
     assert process.returncode == 0
-    from .packed_documents import tokenizer_of_bytes
-
-    bm.encode_corpus(tokenizer_of_bytes(), texts, tmp_path / "here", shard_tokens=300)
-    assert_stored(url, tmp_path / "copy", tmp_path / "here")
+    check(texts, url, tmp_path, shard_tokens=300)
 
 
 def test_what_was_left_after_the_manifest_is_removed_and_named(
-    byte_tokenizer: bm.Tokenizer, texts: list[Path], s3: S3Server, monkeypatch: pytest.MonkeyPatch
+    texts: list[Path], s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"{s3.bucket()}/shards"
     store = StoreFolder(url)
     left = [".units/1.ids", ".units/1.json", ".units.json"]
     for name in left:
         store.put(name, b"left")
-    bm.encode_corpus(byte_tokenizer, texts, url, validation_fraction=0.5)
+    bm.encode_corpus(TOKENIZER, texts, url, validation_fraction=0.5)
     store.put(".units/2.ids", b"of an encoding that replaces these shards")
     later = {**store.times(), ".units/2.ids": datetime.now(UTC) + timedelta(hours=1)}
     monkeypatch.setattr(StoreFolder, "times", lambda _: later)
@@ -291,12 +289,12 @@ def test_what_was_left_after_the_manifest_is_removed_and_named(
     (work_folder(url) / "train" / "shard_00000.0123456789ab.npy").write_bytes(b"left")
     notes: list[str] = []
     with held(work_folder(url)):  # an encoding that runs keeps its folder
-        bm.encode_corpus(byte_tokenizer, texts, url, validation_fraction=0.5, note=notes.append)
+        bm.encode_corpus(TOKENIZER, texts, url, validation_fraction=0.5, note=notes.append)
     assert before - set(store.list()) == set(left)
     assert notes == [
         f"removed 3 objects that an encoding left that was killed at its end, such as {url}/.units.json"
     ]
     later = {name: time for name, time in later.items() if name not in left}
-    bm.encode_corpus(byte_tokenizer, texts, url, validation_fraction=0.5, note=notes.append)
+    bm.encode_corpus(TOKENIZER, texts, url, validation_fraction=0.5, note=notes.append)
     assert notes[1:] == [f"removed the local copies that an encoding to {url} left"]
     assert not work_folder(url).exists()

@@ -7,7 +7,6 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,66 +18,77 @@ from bytemill.data.manifest import shard_hashes
 from bytemill.errors import ShardError
 from bytemill.shards import TokenShards, encode_corpus, read_manifest, verify
 
+from .packed_documents import TOKENIZER
+
 TEXT = "".join(chr(33 + i % 90) for i in range(100))
+WHOLE = np.frombuffer(TEXT.encode(), np.uint8).astype(np.uint16)
 
 
 @pytest.fixture
-def shards(tmp_path: Path, byte_tokenizer: Any) -> Path:
+def shards(tmp_path: Path) -> Path:
     """A folder of seven shards, 100 tokens in all."""
-    folder = tmp_path / "shards"
-    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
+    return written(tmp_path / "shards")
+
+
+def written(folder: Path) -> Path:
+    encode_corpus(TOKENIZER, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
     return folder
 
 
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> TokenShards:
+    return TokenShards(written(tmp_path_factory.mktemp("module") / "shards"))
+
+
 @given(start=st.integers(-120, 120), stop=st.integers(-120, 120) | st.none())
-def test_slices_are_those_of_one_array(
-    tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Any, start: int, stop: int | None
-) -> None:
-    folder = tmp_path_factory.getbasetemp() / "slices"
-    encoded = folder.exists()
-    if not encoded:
-        encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT]), folder, shard_tokens=16, separators=False)
-    tokens = TokenShards(folder)
-    whole = np.frombuffer(TEXT.encode(), np.uint8).astype(np.uint16)
+def test_slices_are_those_of_one_array(tokens: TokenShards, start: int, stop: int | None) -> None:
     piece = tokens[start:stop]
     assert piece.dtype == np.uint16
-    assert piece.tolist() == whole[start:stop].tolist()
+    assert piece.tolist() == WHOLE[start:stop].tolist()
     if -100 <= start < 100:
-        assert tokens[start] == whole[start]
+        assert tokens[start] == WHOLE[start]
     else:
         with pytest.raises(IndexError, match=f"token {start} of 100"):
             tokens[start]
 
 
-def test_shard_hashes_are_those_of_the_files(shards: Path) -> None:
-    hashes = shard_hashes(shards)
+def test_tokens_are_read_across_shards_as_copies(tokens: TokenShards) -> None:
+    assert (len(tokens), tokens.n_tokens, tokens.dtype) == (100, 100, np.dtype("uint16"))
+    for start, stop in ((10, 60), (0, 100), (16, 32), (100, 100)):
+        assert tokens.read(start, stop).tolist() == WHOLE[start:stop].tolist()
+    piece = tokens.read(0, 5)
+    piece[:] = 0
+    assert tokens.read(0, 5).tolist() == WHOLE[:5].tolist()
+    for n_tokens in (1, 7, 16, 99, 100, 1000):
+        blocks = list(tokens.blocks(n_tokens))
+        assert np.concatenate(blocks).tolist() == WHOLE.tolist()
+        assert all(len(block) == n_tokens for block in blocks[:-1])
+    for start, stop in ((-1, 5), (0, 101), (6, 5), (101, 101)):
+        with pytest.raises(IndexError, match=f"tokens {start} to {stop} of 100"):
+            tokens.read(start, stop)
+    with pytest.raises(ValueError, match="step 1, not 2"):
+        tokens[::2]
+
+
+def test_shards_are_mapped_read_only(tokens: TokenShards) -> None:
+    assert [len(array) for array in tokens.arrays] == [16] * 6 + [4]
+    assert all(isinstance(array, np.memmap) for array in tokens.arrays)
+    with pytest.raises(ValueError, match="read-only"):
+        tokens.arrays[0][0] = 1
+
+
+def test_shard_hashes_are_those_of_the_files(tokens: TokenShards, tmp_path: Path) -> None:
+    hashes = shard_hashes(tokens.folder)
     assert list(hashes) == [f"shard_{index:05d}.npy" for index in range(7)]
     for name, sha256 in hashes.items():
-        assert hashlib.sha256((shards / name).read_bytes()).hexdigest() == sha256
-
-
-def test_shard_hashes_need_a_manifest(tmp_path: Path) -> None:
+        assert hashlib.sha256((tokens.folder / name).read_bytes()).hexdigest() == sha256
     with pytest.raises(ShardError, match=r"manifest\.json"):
         shard_hashes(tmp_path)
 
 
-def test_tokens_are_read_across_shards_as_copies(shards: Path) -> None:
-    tokens = TokenShards(shards)
-    assert (len(tokens), tokens.n_tokens, tokens.dtype) == (100, 100, np.dtype("uint16"))
-    assert tokens.read(10, 60).tolist() == list(TEXT.encode()[10:60])
-    assert tokens.read(0, 100).tolist() == list(TEXT.encode())
-    assert tokens.read(100, 100).tolist() == []
-    piece = tokens.read(0, 5)
-    piece[:] = 0
-    assert tokens.read(0, 5).tolist() == list(TEXT.encode()[:5])
-    assert tokens.manifest == read_manifest(shards)
-
-
-def test_a_pickle_has_the_path_and_not_the_ids(
-    tmp_path: Path, byte_tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickle_has_the_path_and_not_the_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    encode_corpus(byte_tokenizer, Corpus.from_texts([TEXT * 10_000]), "shards", shard_tokens=400_000)
+    encode_corpus(TOKENIZER, Corpus.from_texts([TEXT * 10_000]), "shards", shard_tokens=400_000)
     tokens = TokenShards("shards")
     data = pickle.dumps(tokens)
     assert len(data) < 10_000
@@ -89,56 +99,26 @@ def test_a_pickle_has_the_path_and_not_the_ids(
     assert isinstance(again.arrays[0], np.memmap)
 
 
-@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (0, 101), (6, 5), (101, 101)])
-def test_ranges_outside_the_tokens_are_refused(shards: Path, start: int, stop: int) -> None:
-    with pytest.raises(IndexError, match=f"tokens {start} to {stop} of 100"):
-        TokenShards(shards).read(start, stop)
-
-
-def test_slices_with_a_step_are_refused(shards: Path) -> None:
-    with pytest.raises(ValueError, match="step 1, not 2"):
-        TokenShards(shards)[::2]
-
-
-@pytest.mark.parametrize("n_tokens", [1, 7, 16, 99, 100, 1000])
-def test_blocks_joined_are_all_tokens(shards: Path, n_tokens: int) -> None:
-    blocks = list(TokenShards(shards).blocks(n_tokens))
-    assert np.concatenate(blocks).tolist() == list(TEXT.encode())
-    assert all(len(block) == n_tokens for block in blocks[:-1])
-
-
-def test_shards_are_mapped_read_only(shards: Path) -> None:
-    arrays = TokenShards(shards).arrays
-    assert [len(array) for array in arrays] == [16] * 6 + [4]
-    assert all(isinstance(array, np.memmap) for array in arrays)
-    with pytest.raises(ValueError, match="read-only"):
-        arrays[0][0] = 1
-
-
 def damage(path: Path, offset: int, data: bytes) -> None:
     content = bytearray(path.read_bytes())
     content[offset : offset + len(data)] = data
     path.write_bytes(content)
 
 
-def shorten(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-2])
-
-
-def resave(path: Path, array: Any) -> None:
-    np.save(path, array)
-
-
 @pytest.mark.parametrize(
     ("break_it", "problems", "opens"),
     [
         (Path.unlink, [r"shard_00002.npy is missing"], False),
-        (shorten, ["has 158 bytes, the manifest says 160", "has sha256", "158 bytes; 16 ids .* 160"], False),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-2]),
+            ["has 158 bytes, the manifest says 160", "has sha256", "158 bytes; 16 ids .* 160"],
+            False,
+        ),
         (lambda path: damage(path, 130, b"\0"), ["has sha256 .*, the manifest says"], True),
         (lambda path: damage(path, 0, b"X"), ["has sha256", "is not a valid .npy file"], False),
-        (lambda path: resave(path, np.zeros(16, np.int16)), ["has sha256", "holds int16"], False),
+        (lambda path: np.save(path, np.zeros(16, np.int16)), ["has sha256", "holds int16"], False),
         (
-            lambda path: resave(path, np.zeros((4, 4), np.uint16)),
+            lambda path: np.save(path, np.zeros((4, 4), np.uint16)),
             ["has sha256", r"has shape \(4, 4\).* \(the manifest says 16 tokens of uint16\)"],
             False,
         ),
@@ -150,7 +130,6 @@ def test_a_damaged_shard_is_found(
     assert verify(shards) == []
     break_it(shards / "shard_00002.npy")
     found = verify(shards)
-    assert len(found) == len(problems)
     for sentence, pattern in zip(found, problems, strict=True):
         assert re.search(pattern, sentence)
         assert sentence.startswith("shard_00002.npy")
@@ -161,16 +140,13 @@ def test_a_damaged_shard_is_found(
             TokenShards(shards)
 
 
-def test_a_shard_that_the_manifest_does_not_know_is_found(shards: Path) -> None:
-    (shards / "shard_00007.npy").write_bytes((shards / "shard_00000.npy").read_bytes())
-    assert verify(shards) == ["shard_00007.npy is not in the manifest"]
-
-
 def test_folders_without_a_manifest_say_so(tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match=r"contains no manifest\.json"):
-        read_manifest(tmp_path)
     (tmp_path / "file").write_bytes(b"")
-    for name, message in (("absent", "there is no folder"), ("file", "is a file, not a folder of shards")):
+    for name, message in (
+        ("", r"contains no manifest\.json"),
+        ("absent", "there is no folder"),
+        ("file", "is a file, not a folder of shards"),
+    ):
         with pytest.raises(ShardError, match=message):
             read_manifest(tmp_path / name)
 
@@ -178,46 +154,43 @@ def test_folders_without_a_manifest_say_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        (["format"], "other", "format is 'other'; it must be 'bytemill-shards'"),
-        (["version"], "1", "version is '1'; it must be a valid integer"),
-        (["n_tokens"], ..., "n_tokens is missing"),
-        (["n_tokens"], 99, "its shards have 100 tokens in total, but n_tokens is 99"),
-        (["n_bytes"], -1, "n_bytes is -1; it must be greater than or equal to 0"),
-        (["n_documents"], True, "n_documents is True; it must be a valid integer"),
-        (["n_vocab"], 257.0, "n_vocab is 257.0"),
-        (["dtype"], "int64", "dtype is 'int64'"),
-        (["fingerprint"], None, "fingerprint is None"),
-        (["shards"], {}, "shards is {}; it must be a list"),
-        (["shards", 1], "x", "shards[1] is 'x'; it must be a JSON object"),
-        (["shards", 1, "sha256"], ..., "shards[1].sha256 is missing"),
-        (["shards", 0, "file"], "../shard_00000.npy", "shards[0].file is '../shard_00000.npy'"),
-        (["shards", 0, "n_tokens"], "16", "shards[0].n_tokens is '16'"),
-        (["sources", 0, "name"], ..., "sources[0].name is missing"),
-        (["settings"], ..., "settings is missing"),
-        (["settings", "errors"], "ignore", "settings.errors is 'ignore'"),
-        (["settings", "allowed_special"], 5, "settings.allowed_special is 5"),
-        (["settings", "document_separator"], 5, "settings.document_separator is 5"),
-        (["settings", "append_separator"], 0, "settings.append_separator is 0; it must be a valid boolean"),
-        (
-            ["settings", "validation_fraction"],
-            1.5,
-            "settings.validation_fraction is 1.5; it must be less than 1",
-        ),
-        (["documents"], {"file": "x"}, "documents.file is 'x'; it must be the file name of a document index"),
+        ("format", "other", "format is 'other'; it must be 'bytemill-shards'"),
+        ("version", "1", "version is '1'; it must be a valid integer"),
+        ("version", 4, "has format version 4; this version of bytemill reads 3"),
+        ("version", 2, "has format version 2; this version of bytemill reads 3"),
+        ("n_tokens", ..., "n_tokens is missing"),
+        ("n_tokens", 99, "its shards have 100 tokens in total, but n_tokens is 99"),
+        ("n_bytes", -1, "n_bytes is -1; it must be greater than or equal to 0"),
+        ("n_documents", True, "n_documents is True; it must be a valid integer"),
+        ("n_vocab", 257.0, "n_vocab is 257.0"),
+        ("dtype", "int64", "dtype is 'int64'"),
+        ("fingerprint", None, "fingerprint is None"),
+        ("shards", {}, "shards is {}; it must be a list"),
+        ("shards 1", "x", "shards[1] is 'x'; it must be a JSON object"),
+        ("shards 1 sha256", ..., "shards[1].sha256 is missing"),
+        ("shards 0 file", "../shard_00000.npy", "shards[0].file is '../shard_00000.npy'"),
+        ("shards 0 n_tokens", "16", "shards[0].n_tokens is '16'"),
+        ("sources 0 name", ..., "sources[0].name is missing"),
+        ("settings", ..., "settings is missing"),
+        ("settings errors", "ignore", "settings.errors is 'ignore'"),
+        ("settings allowed_special", 5, "settings.allowed_special is 5"),
+        ("settings document_separator", 5, "settings.document_separator is 5"),
+        ("settings append_separator", 0, "settings.append_separator is 0; it must be a valid boolean"),
+        ("settings validation_fraction", 1.5, "settings.validation_fraction is 1.5; it must be less than 1"),
+        ("documents", {"file": "x"}, "documents.file is 'x'; it must be the file name of a document index"),
     ],
 )
-def test_a_damaged_manifest_is_named_by_its_field(
-    shards: Path, path: list[Any], value: object, says: str
-) -> None:
+def test_a_damaged_manifest_is_named_by_its_field(shards: Path, path: str, value: object, says: str) -> None:
     manifest = shards / "manifest.json"
     document = json.loads(manifest.read_text("utf-8"))
+    *keys, last = [int(key) if key.isdigit() else key for key in path.split()]
     place = document
-    for key in path[:-1]:
+    for key in keys:
         place = place[key]
     if value is ...:
-        del place[path[-1]]
+        del place[last]
     else:
-        place[path[-1]] = value
+        place[last] = value
     manifest.write_text(json.dumps(document), "utf-8")
     for read in (read_manifest, verify, TokenShards):
         with pytest.raises(ShardError) as caught:
@@ -225,42 +198,18 @@ def test_a_damaged_manifest_is_named_by_its_field(
         assert says in str(caught.value)
         assert str(manifest) in str(caught.value)
         assert caught.value.hint
+        assert value != 4 or caught.value.hint == "update bytemill"
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format": "bytemill-shards"'])
-def test_what_is_no_json_object_is_a_damaged_manifest(
-    shards: Path, corpus: Path, byte_tokenizer: Any, data: bytes
-) -> None:
+def test_what_is_no_json_object_is_a_damaged_manifest(shards: Path, corpus: Path, data: bytes) -> None:
     (shards / "manifest.json").write_bytes(data)
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
         read_manifest(shards)
     with pytest.raises(ShardError, match=r"manifest\.json is damaged"):
-        encode_corpus(byte_tokenizer, corpus / "a.txt", shards, separators=False)
-    encode_corpus(byte_tokenizer, corpus / "a.txt", shards, overwrite=True, separators=False)
+        encode_corpus(TOKENIZER, corpus / "a.txt", shards, separators=False)
+    encode_corpus(TOKENIZER, corpus / "a.txt", shards, overwrite=True, separators=False)
     assert verify(shards) == []
-
-
-def test_a_manifest_of_a_later_version_asks_for_an_update(shards: Path) -> None:
-    manifest = shards / "manifest.json"
-    manifest.write_text(manifest.read_text("utf-8").replace('"version": 3', '"version": 4'), "utf-8")
-    with pytest.raises(ShardError, match="format version 4; this version of bytemill reads 3") as caught:
-        read_manifest(shards)
-    assert caught.value.hint == "update bytemill"
-
-
-def test_separators_and_special_tokens_come_back_from_the_manifest(
-    tmp_path: Path, byte_tokenizer: Any
-) -> None:
-    end = "<|endoftext|>"
-    written = encode_corpus(
-        byte_tokenizer,
-        Corpus.from_texts(["a", "b"]),
-        tmp_path / "out",
-        allowed_special={end},
-        documents=end,
-    )
-    assert read_manifest(tmp_path / "out") == written
-    assert written.settings.allowed_special == (end,)
 
 
 def test_unknown_keys_are_ignored(shards: Path) -> None:
@@ -274,9 +223,9 @@ def test_unknown_keys_are_ignored(shards: Path) -> None:
     assert read_manifest(shards) == before
 
 
-def test_source_names_that_are_not_utf8_come_back(tmp_path: Path, byte_tokenizer: Any) -> None:
+def test_source_names_that_are_not_utf8_come_back(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.txt")
     (tmp_path / name).write_text("text")
-    written = encode_corpus(byte_tokenizer, tmp_path / name, tmp_path / "out", separators=False)
-    assert read_manifest(tmp_path / "out") == written
-    assert written.sources[0].name == str(tmp_path / name)
+    encoded = encode_corpus(TOKENIZER, tmp_path / name, tmp_path / "out", separators=False)
+    assert read_manifest(tmp_path / "out") == encoded
+    assert encoded.sources[0].name == str(tmp_path / name)

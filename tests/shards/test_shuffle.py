@@ -16,12 +16,19 @@ from bytemill.corpus import documents as settings
 from bytemill.data.executors.plan import estimate_encoding
 from bytemill.data.unfinished import SHUFFLE_NAME
 from bytemill.errors import ClusterError, OutputError, ShardError
-from bytemill.shards import EncodeProgress, EncodeSettings, TokenShards, encode_corpus, read_manifest
+from bytemill.shards import (
+    EncodeProgress,
+    EncodeSettings,
+    TokenShards,
+    encode_corpus,
+    read_manifest,
+    reencode_shards,
+    shard_corpus,
+)
 from tests.cluster.corpora import InlineExecutor
 
-from .packed_documents import END, Documents, tokenizer_of_bytes
+from .packed_documents import END, TOKENIZER, Documents
 
-TOKENIZER = tokenizer_of_bytes()
 GOLDEN, MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
@@ -103,11 +110,6 @@ def test_documents_are_sorted_by_the_hash_of_their_numbers(
     assert not (folder / "work").exists()
 
 
-def test_the_place_of_a_document_is_uniform_over_seeds() -> None:
-    places = [in_order(list(range(10)), seed).index(0) for seed in range(2000)]
-    assert all(140 < places.count(place) < 260 for place in range(10))  # 4.5 standard deviations
-
-
 @pytest.fixture
 def lines(tmp_path: Path) -> list[tuple[str, str]]:
     """Three files of lines, as name and line."""
@@ -125,15 +127,8 @@ def test_documents_of_all_files_are_mixed_and_counted_by_file(
 ) -> None:
     corpus = Corpus([tmp_path / name for name in ("a.txt", "b.txt", "c.txt")], documents="line")
     events: list[EncodeProgress] = []
-    encode_corpus(
-        TOKENIZER,
-        corpus,
-        tmp_path / "out",
-        documents=END,
-        shuffle_seed=4,
-        validation_fraction=fraction,
-        progress=events.append,
-    )
+    options: dict[str, Any] = {"documents": END, "validation_fraction": fraction}
+    encode_corpus(TOKENIZER, corpus, tmp_path / "out", shuffle_seed=4, progress=events.append, **options)
     parts = {"train": in_order(lines, 4)}
     if fraction:
         held_out = [
@@ -154,7 +149,6 @@ def test_documents_of_all_files_are_mixed_and_counted_by_file(
     assert not (tmp_path / "out" / SHUFFLE_NAME).exists()
     # The same command finds its result, one with another order refuses.
     again: list[EncodeProgress] = []
-    options: dict[str, Any] = {"documents": END, "validation_fraction": fraction}
     encode_corpus(TOKENIZER, corpus, tmp_path / "out", shuffle_seed=4, progress=again.append, **options)
     assert [event.already_complete for event in again] == [True]
     with pytest.raises(ShardError, match="shuffle_seed"):
@@ -230,15 +224,7 @@ def test_several_processes_refuse(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("seed", [-1, 1 << 64, 1.5, True])
-def test_a_seed_is_a_whole_number_of_64_bits(tmp_path: Path, seed: Any) -> None:
-    with pytest.raises(ShardError, match="shuffle_seed is"):
-        encode_corpus(TOKENIZER, Documents(["a"]), tmp_path / "out", shuffle_seed=seed)
-
-
 def test_shards_are_shuffled_by_encoding_them_again(tmp_path: Path) -> None:
-    from bytemill.data.reencode import reencode_shards, shard_corpus
-
     texts = [f"document {number}" for number in range(50)]
     encode_corpus(TOKENIZER, Documents(texts), tmp_path / "plain", documents=END)
     corpus = shard_corpus(tmp_path / "plain", TOKENIZER, TOKENIZER)

@@ -1,9 +1,14 @@
-"""A folder with tokenizers, texts, a run and a study, and a studio that serves it."""
+"""A folder with tokenizers, texts, a run and a study, a studio that serves it, and a browser that opens it."""
 
 import json
 import os
-from collections.abc import Iterator
+import shutil
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,11 +18,27 @@ import bytemill
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.trainer import train
 from bytemill.studio.library import Library
-from bytemill.studio.server import listen, running
+from bytemill.studio.server import Address, Server, listen
 from tests.experiment.made_up import write_study
 from tests.lm.conftest import END, TINY, sentences
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = '<img src=x onerror="window.hacked=1">'
+
+
+@contextmanager
+def running(library: Library, address: Address, *, device: str = "cpu") -> Generator[str]:
+    """Answer requests on another thread inside the block; gives the URL."""
+    started = threading.Event()
+    server = Server(library, address, device, started.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [address.socket]}, daemon=True)
+    thread.start()
+    assert started.wait(60)
+    try:
+        yield address.url
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(30)
 
 
 @pytest.fixture(scope="session")
@@ -80,9 +101,19 @@ def url(root: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture
+@contextmanager
+def client_of(library: Library) -> Generator[httpx.Client]:
+    """A client of the API of a studio of its own."""
+    with (
+        running(library, listen(port=0)) as url,
+        httpx.Client(base_url=f"{url}api/v1", timeout=60, trust_env=False) as own,
+    ):
+        yield own
+
+
+@pytest.fixture(scope="session")
 def client(url: str) -> Iterator[httpx.Client]:
-    """A client of the API."""
+    """A client of the API of the studio that several tests share."""
     with httpx.Client(base_url=f"{url}api/v1", timeout=60, trust_env=False) as own:
         yield own
 
@@ -99,6 +130,115 @@ def id_of(client: httpx.Client, name: str, kind: str = "tokenizers") -> str:
     return next(each["id"] for each in client.get(f"/{path}").json()[kind] if each["name"] == name)
 
 
-def has_browser() -> bool:
-    """Whether Debian's Chromium is there, which CI demands with BYTEMILL_BROWSER=required."""
-    return os.environ.get("BYTEMILL_BROWSER") == "required" or Path("/usr/bin/chromium").exists()
+@pytest.fixture
+def own(root: Path, tmp_path: Path) -> Path:
+    """A folder of its own with a tokenizer, a text and a run, which are made again while a studio serves it."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    shutil.copy(root / "tokenizer.json", folder / "own.json")
+    (folder / "story.txt").write_text("The cat saw the dog.", encoding="utf-8")
+    shutil.copytree(root / "runs" / "first", folder / "run")
+    return folder
+
+
+def train_run(root: Path, folder: Path, seed: int) -> None:
+    """Train as `bytemill lm train --overwrite` does; checkpoints of steps 2, 4 and 6 remain."""
+    values = {
+        **TINY,
+        "data.tokenizer": str(root / "tokenizer.json"),
+        "data.train": str(root / "shards" / "train"),
+        "training.steps": 6,
+        "training.seed": seed,
+        "run.checkpoint_every": 2,
+        "run.keep_checkpoints": 3,
+        "run.log_every": 1,
+        "run.folder": str(folder),
+    }
+    n_threads = torch.get_num_threads()
+    train(resolve([("the test", values)], n_vocab=300), overwrite=True)
+    torch.set_num_threads(n_threads)
+
+
+def train_tokenizer(path: Path) -> bytemill.Tokenizer:
+    """Train another tokenizer of 300 tokens into the file of the first."""
+    tokenizer = bytemill.train_from_iterator([sentences(7, 300).upper()], 300, [END])
+    tokenizer.save(path)
+    return tokenizer
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects by the markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test-web` runs: all tests of the folder `browser` but those marked `smoke`.
+
+    They are skipped without a browser, unless $BYTEMILL_BROWSER is "required".
+    """
+    skip = pytest.mark.skip(reason="platform: no Chromium (apt-get install chromium)")
+    is_skipped = CHROMIUM is None and os.environ.get("BYTEMILL_BROWSER") != "required"
+    for item in items:
+        if "studio/browser" not in item.path.as_posix():
+            continue
+        if item.get_closest_marker("smoke") is None:
+            item.add_marker(pytest.mark.browser)
+        if is_skipped:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The browser. A loop of Playwright runs while it is open, so no other test of the process may use asyncio.run."""
+    assert CHROMIUM is not None, "there is no Chromium: apt-get install chromium"
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        own = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--force-prefers-reduced-motion"]
+        )
+        yield own
+        own.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, url: str) -> Iterator[Callable[..., Any]]:
+    """Open the studio at a fragment; errors of the page and requests elsewhere fail the test."""
+    contexts: list[Any] = []
+    problems: list[str] = []
+
+    def opened(fragment: str = "", *, address: str = url, is_quiet: bool = True, **options: Any) -> Any:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address.rstrip("/"))
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda error: problems.append(f"error: {error.stack}"))
+        page.on("request", lambda request: note(request.url))
+        if is_quiet:
+            page.on("console", lambda message: note_error(message.text) if message.type == "error" else None)
+
+        def note_error(text: str) -> None:
+            # The page asks for news every three seconds, also when a test has just ended its server.
+            if "net::ERR_CONNECTION_REFUSED" not in text:
+                problems.append(text)
+
+        def note(target: str) -> None:
+            if not target.startswith((address, "data:", "blob:")):
+                problems.append(f"request to {target}")
+
+        page.goto(address + fragment)
+        page.wait_for_selector("main .panel, main .empty")
+        until(page, "!document.querySelector('main').textContent.startsWith('Opening')")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not problems, problems
+
+
+def until(page: Any, expression: str, seconds: float = 60) -> None:
+    """Wait until an expression of JavaScript is true. Playwright's own function needs eval, which the page forbids."""
+    end = time.monotonic() + seconds
+    # What is not there yet is not an error.
+    safe = f"(() => {{ try {{ return {expression}; }} catch {{ return false; }} }})()"
+    while not page.evaluate(safe):
+        assert time.monotonic() < end, f"still false after {seconds} seconds: {expression}"
+        page.wait_for_timeout(25)

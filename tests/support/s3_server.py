@@ -218,8 +218,4 @@ def _proxy(port: int) -> Iterator[S3Server]:
         http_server.server_close()
 
 
-_ANSWERS = {
-    "500": (500, "InternalError"),
-    "503": (503, "SlowDown"),
-    "403": (403, "ExpiredToken"),
-}
+_ANSWERS = {"500": (500, "InternalError"), "503": (503, "SlowDown"), "403": (403, "ExpiredToken")}

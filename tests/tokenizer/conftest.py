@@ -11,10 +11,8 @@ from tests.support.oracles import read_ranks
 
 import bytemill
 from bytemill.formats.spec import TokenizerSpec
-from bytemill.reference import ReferenceTokenizer
 
 END = "<|endoftext|>"
-BYTES = {byte: bytes([byte]) for byte in range(256)}
 
 # As tiktoken writes the patterns, apart from the core's own list. `\s++$` and possessive runs are tiktoken's.
 CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -85,15 +83,3 @@ def peer(request: pytest.FixtureRequest, peer_of: Callable[[str], Peer]) -> Peer
 def small() -> bytemill.Tokenizer:
     """A tokenizer of 500 tokens: merges of all lengths, most words in several tokens."""
     return bytemill.train_from_iterator([TRAINING_TEXT * 3], vocab_size=500, special_tokens=[END, "<|pad|>"])
-
-
-@pytest.fixture(scope="session")
-def small_reference(small: bytemill.Tokenizer) -> ReferenceTokenizer:
-    """The reference implementation of `small`."""
-    return ReferenceTokenizer(small.vocab, small.merges, small.special_tokens, pattern="gpt2")
-
-
-@pytest.fixture(scope="session")
-def byte_tokenizer() -> bytemill.Tokenizer:
-    """A tokenizer without merges."""
-    return bytemill.Tokenizer(BYTES, [], [END])

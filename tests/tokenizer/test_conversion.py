@@ -53,7 +53,7 @@ def source(trained: Tokenizer, tmp_path: Path) -> Path:
 
 def texts_of(shared_data: Path) -> list[str]:
     files = sorted([*shared_data.glob("*.txt"), *(shared_data / "udhr").iterdir()])
-    return ODD_TEXTS + [path.read_text(encoding="utf-8")[:20_000] for path in files]
+    return ODD_TEXTS + [path.read_text(encoding="utf-8")[:3_000] for path in files]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -265,13 +265,3 @@ def test_ids_are_compared_if_only_the_fingerprint_differs(
             with pytest.raises(TokenizerError, match=difference):
                 convert(source, tmp_path / "u.json")
     assert not (tmp_path / "u.json").exists()
-
-
-@pytest.mark.parametrize("written_format", [*NAMES, "vocab"])
-def test_a_tokenizer_saves_itself_in_every_format(
-    trained: Tokenizer, tmp_path: Path, written_format: Any
-) -> None:
-    path = tmp_path / "saved"
-    trained.save(path, format=written_format)
-    if written_format != "vocab":
-        assert Tokenizer.load(path).fingerprint == trained.fingerprint

@@ -24,34 +24,19 @@ texts = st.text(max_size=60) | st.lists(
 ).map("".join)
 
 
-@given(text=texts)
-def test_decoding_gives_the_text_back(text: str) -> None:
+@given(batch=st.lists(texts, min_size=1, max_size=4), data=st.binary(max_size=60))
+def test_decoding_gives_the_text_back(batch: list[str], data: bytes) -> None:
     for allowed in ("all", "none", {"<é>"}):
-        ids = TOKENIZER.encode(text, allowed_special=allowed)
-        assert TOKENIZER.decode(ids) == text
-        assert TOKENIZER.decode_bytes(ids) == text.encode()
-        assert b"".join(TOKENIZER.decode_tokens_bytes(ids)) == text.encode()
-
-
-@given(batch=st.lists(texts, max_size=5))
-def test_batches_are_decoded_one_by_one(batch: list[str]) -> None:
+        ids = TOKENIZER.encode(batch[0], allowed_special=allowed)
+        assert TOKENIZER.decode(ids) == batch[0]
+        assert (
+            TOKENIZER.decode_bytes(ids) == b"".join(TOKENIZER.decode_tokens_bytes(ids)) == batch[0].encode()
+        )
     assert TOKENIZER.decode_batch(TOKENIZER.encode_batch(batch)) == batch
-
-
-@given(data=st.binary(max_size=60))
-def test_arbitrary_bytes_survive_a_round_trip(data: bytes) -> None:
+    assert TOKENIZER.core.encode_bytes(batch[0].encode()) == TOKENIZER.encode_ordinary(batch[0])
     ids = TOKENIZER.core.encode_bytes(data)
     assert TOKENIZER.decode_bytes(ids) == data
     assert TOKENIZER.decode(ids) == data.decode("utf-8", "replace")
-
-
-@given(text=texts)
-def test_utf8_bytes_have_the_ids_of_their_text(text: str) -> None:
-    assert TOKENIZER.core.encode_bytes(text.encode()) == TOKENIZER.encode_ordinary(text)
-
-
-def test_every_single_byte_has_an_id() -> None:
-    assert TOKENIZER.decode_bytes(range(256)) == bytes(range(256))
 
 
 def test_incomplete_characters_are_replaced_by_default() -> None:
@@ -59,10 +44,15 @@ def test_incomplete_characters_are_replaced_by_default() -> None:
     assert TOKENIZER.decode(ids) == "a\ufffd"
     assert TOKENIZER.decode(ids, errors="ignore") == "a"
     assert TOKENIZER.decode_batch([ids], errors="ignore") == ["a"]
-    with pytest.raises(UnicodeDecodeError):
+    with pytest.raises(UnicodeDecodeError) as caught:
         TOKENIZER.decode(ids, errors="strict")
-    with pytest.raises(LookupError):
-        TOKENIZER.decode(ids, errors="no such handler")
+    assert (caught.value.start, caught.value.object) == (1, b"a\xf0\x9f\x98")
+    for wrong, error in (("no such handler", LookupError), ("strict\0", ValueError), ("\ud800", ValueError)):
+        with pytest.raises(error):
+            TOKENIZER.decode(ids, errors=wrong)
+    for wrong in (5, None):
+        with pytest.raises(TypeError):
+            TOKENIZER.decode(ids, errors=wrong)  # type: ignore[arg-type]
 
 
 def unaligned(ids: list[int], dtype: str) -> Any:
@@ -100,17 +90,14 @@ KINDS: list[Callable[[list[int]], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_may_come_in_any_sequence_of_integers(kind: Callable[[list[int]], Any]) -> None:
-    for text in ("", "a", "abc é一😀<|endoftext|>" * 50, "ab" * 5000):
-        ids = TOKENIZER.encode(text)
-        assert TOKENIZER.decode(kind(ids)) == text
+@pytest.mark.parametrize("text", ["", "a", "abc é一😀<|endoftext|>" * 50, "ab" * 3000])
+def test_ids_may_come_in_any_sequence_of_integers(text: str) -> None:
+    ids = TOKENIZER.encode(text)
+    for number, kind in enumerate(KINDS):
+        assert TOKENIZER.decode(kind(ids)) == text, number
         assert TOKENIZER.decode_bytes(kind(ids)) == text.encode()
         assert b"".join(TOKENIZER.decode_tokens_bytes(kind(ids))) == text.encode()
         assert TOKENIZER.decode_batch([kind(ids), kind([])]) == [text, ""]
-
-
-def test_ids_may_be_a_broadcast_array() -> None:
     assert TOKENIZER.decode(np.broadcast_to(np.uint16(97), (1000,))) == "a" * 1000
 
 
@@ -118,13 +105,13 @@ def test_ids_may_be_a_broadcast_array() -> None:
 def test_many_ids_are_decoded(dtype: str) -> None:
     some = np.arange(290, dtype=dtype)
     some_bytes = b"".join(TOKENIZER.decode_tokens_bytes(some))
-    n = 5_000_000 // len(some_bytes)
+    n = 1_500_000 // len(some_bytes)
     assert TOKENIZER.decode_bytes(np.tile(some, n)) == some_bytes * n
     assert TOKENIZER.decode(np.tile(some, n), errors="ignore") == some_bytes.decode(errors="ignore") * n
 
 
 def test_ids_changed_by_another_thread_are_decoded_or_refused() -> None:
-    ids = np.full(300_000, 97, "u2")
+    ids = np.full(100_000, 97, "u2")
     is_over = threading.Event()
     longest = max(TOKENIZER.vocab, key=lambda i: len(TOKENIZER.vocab[i]))
 
@@ -137,7 +124,7 @@ def test_ids_changed_by_another_thread_are_decoded_or_refused() -> None:
     changing = threading.Thread(target=change)
     changing.start()
     try:
-        for _ in range(100):
+        for _ in range(50):
             try:
                 decoded = TOKENIZER.decode_bytes(ids)
             except bytemill.TokenizerError as error:
@@ -192,43 +179,22 @@ def test_an_unknown_id_in_an_array_is_a_key_error(dtype: str) -> None:
             TOKENIZER.decode(ids)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        None,
-        97,
-        "97",
-        ["a"],
-        [97, None],
-        [97, 98.0],
-        [b"a"],
-        [[97]],
-        np.array([97.0]),
-        np.array([True]),
-        np.array(97),
-        np.array([[97, 98]], "u2"),
-        np.array(["a"]),
-        np.array([97 + 0j]),
-        np.array([97], "M8[s]"),
-        np.array([None]),
-    ],
-)
-def test_ids_that_are_not_integers_are_a_type_error(wrong: Any) -> None:
-    for decode in ways_to_decode():
-        with pytest.raises(TypeError):
-            decode(wrong)
+NO_IDS: list[Any] = [
+    *(None, 97, "97", ["a"], [97, None], [97, 98.0], [b"a"], [[97]]),
+    *map(np.array, ([97.0], [True], 97, [[97, 98]], ["a"], [97 + 0j], [None])),
+    np.array([97], "M8[s]"),
+]
 
 
-@pytest.mark.parametrize("wrong", [None, "a", b"a", 97.0, [97], np.array([97, 98])])
-def test_a_single_id_must_be_an_integer(wrong: Any) -> None:
-    with pytest.raises(TypeError):
-        TOKENIZER.decode_single_token_bytes(wrong)
-
-
-@pytest.mark.parametrize("wrong", [None, 5, "ab", [5], [None], ["ab"]])
-def test_a_batch_must_be_sequences_of_ids(wrong: Any) -> None:
-    with pytest.raises(TypeError):
-        TOKENIZER.decode_batch(wrong)
+def test_what_is_no_id_is_a_type_error() -> None:
+    calls: list[tuple[Callable[[Any], Any], list[Any]]] = [
+        *((decode, NO_IDS) for decode in ways_to_decode()),
+        (TOKENIZER.decode_single_token_bytes, [None, "a", b"a", 97.0, [97], np.array([97, 98])]),
+    ]
+    for call, wrong_ids in calls:
+        for wrong in wrong_ids:
+            with pytest.raises(TypeError):
+                call(wrong)
 
 
 def test_ids_in_gaps_are_unknown() -> None:

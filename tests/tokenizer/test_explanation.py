@@ -32,35 +32,16 @@ TOKENIZERS = {
             special_tokens=[END, "<|end", " fox"],
             pattern=as_pattern(pattern),
         )
-        for pattern in ("gpt2", "cl100k", "o200k", "llama3", r"\w+(?!z)|\W", None)
+        for pattern in ("gpt2", "cl100k", "o200k", r"\w+(?!z)|\W", None)
     },
     "ranks that merges make": by_ranks(b"ab", b"abc", b"aa", b"th", b"the"),
     "ranks that no merges make": by_ranks(b"abc", b"ab", b"bc", b"aaa", b"aa", b"the", b"th"),
 }
 
-texts = st.lists(
-    st.sampled_from(
-        [
-            "the",
-            " fox",
-            "'s",
-            "abc",
-            "aaa",
-            "b",
-            END,
-            "<|end",
-            "\n",
-            "  ",
-            "e\u0301",
-            "今",
-            "😀",
-            "a" * 70,
-            "x",
-        ]
-    )
-    | st.text(max_size=4),
-    max_size=12,
-).map("".join)
+PIECES = [
+    "the", " fox", "'s", "abc", "aaa", "b", END, "<|end", "\n", "  ", "e\u0301", "今", "😀", "a" * 70, "x",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=12).map("".join)
 
 
 def replayed(part: Explanation) -> list[bytes]:
@@ -91,12 +72,14 @@ def test_explanations_add_up_to_the_encoding(name: str, text: str) -> None:
                 assert str(part)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3", "None"])
+@pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "None"])
 @given(text=texts)
-def test_merge_steps_are_those_of_the_reference(name: str, text: str) -> None:
+def test_pretokens_and_merge_steps_are_those_of_the_reference(name: str, text: str) -> None:
     ours = TOKENIZERS[name]
     rank_of = {merge: rank for rank, merge in enumerate(ours.merges)}
-    for part in ours.explain(text, allowed_special="none"):
+    parts = ours.explain(text, allowed_special="none")
+    assert [part.text for part in parts] == reference.pretokenize(text, None if name == "None" else name)
+    for part in parts:
         tokens, steps = reference.merge_by_rank(
             part.text.encode(), lambda left, right: rank_of.get((left, right))
         )
@@ -104,35 +87,18 @@ def test_merge_steps_are_those_of_the_reference(name: str, text: str) -> None:
         assert [(s.rank, s.left, s.right, s.at) for s in part.steps] == [tuple(step) for step in steps]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "llama3", "None"])
-@given(text=texts)
-def test_explanations_follow_the_pretokens(name: str, text: str) -> None:
-    ours = TOKENIZERS[name]
-    pattern = None if name == "None" else name
-    parts = ours.explain(text, allowed_special="none")
-    assert [part.text for part in parts] == reference.pretokenize(text, pattern)
-
-
-def test_look_behind_patterns_are_explained_as_encoded() -> None:
-    ours = bytemill.Tokenizer(
-        BYTES | {256: b"ab"}, [(b"a", b"b")], pattern=bytemill.Pattern.regex(r"(?<=1)a|\w+")
-    )
-    for text in ("1ab", "ab", "1 ab", "11ab"):
-        assert [i for part in ours.explain(text) for i in part.ids] == ours.encode(text)
-
-
-def test_a_pretoken_that_is_looked_up_whole_has_no_steps() -> None:
-    ours = TOKENIZERS["ranks that no merges make"]
-    (part,) = ours.explain("abc")
-    assert part.ids == [256]
-    assert part.tokens == [b"abc"]
-    assert part.steps == []
-
-
-def test_lone_surrogates_are_explained_as_encoded() -> None:
-    ours = TOKENIZERS["gpt2"]
-    for text in ("a\ud800b", "\ud83d\ude00", "\ufeff\udc00", "\ufeffa"):
-        assert [i for part in ours.explain(text) for i in part.ids] == ours.encode(text)
+def test_odd_texts_are_explained_as_encoded() -> None:
+    pattern = bytemill.Pattern.regex(r"(?<=1)a|\w+")
+    looks_behind = bytemill.Tokenizer(BYTES | {256: b"ab"}, [(b"a", b"b")], pattern=pattern)
+    for ours, texts in (
+        (looks_behind, ["1ab", "ab", "1 ab", "11ab"]),
+        (TOKENIZERS["gpt2"], ["a\ud800b", "\ud83d\ude00", "\ufeff\udc00", "\ufeffa"]),
+    ):
+        for text in texts:
+            assert [i for part in ours.explain(text) for i in part.ids] == ours.encode(text)
+    # A pre-token that is looked up whole has no steps.
+    (part,) = TOKENIZERS["ranks that no merges make"].explain("abc")
+    assert (part.ids, part.tokens, part.steps) == ([256], [b"abc"], [])
 
 
 def test_explanations_print_tokens_ids_and_merges() -> None:
@@ -189,20 +155,6 @@ def test_tokens_of_ranks_have_the_parts_of_their_merge() -> None:
     assert (never_made.token(256).rank, never_made.token(256).parts) == (None, None)
 
 
-def test_the_merge_of_every_token_of_a_published_vocabulary(peer_of: object) -> None:
-    ours = peer_of("gpt2").ours  # type: ignore[operator]
-    merges = ours.merges
-    for i in range(256, 50_256, 997):
-        token = ours.token(i)
-        assert token.parts is not None
-        assert token.rank is not None
-        assert (
-            b"".join(map(ours.decode_single_token_bytes, token.parts))
-            == token.bytes
-            == b"".join(merges[token.rank])
-        )
-
-
 class Spans(HTMLParser):
     """Collects the texts of all spans; fails on tags that tokens must not introduce."""
 
@@ -236,6 +188,7 @@ def test_tokens_are_shown_escaped_with_visible_white_space() -> None:
     for result in (tokenizer.encode_with_offsets(text), tokenizer.explain(text)):
         spans = Spans(result._repr_html_())
         assert spans.texts == expected
+        assert "more</em>" not in result._repr_html_()
         assert spans.tags <= {"div", "span", "wbr", "small", "em"}
 
 
@@ -252,13 +205,10 @@ def test_output_is_bounded() -> None:
 
 def test_a_tokenizer_shows_its_sizes_and_escapes_its_special_tokens() -> None:
     html = bytemill.Tokenizer(BYTES, [], ["<|endoftext|>", "<i>"])._repr_html_()
-    assert "258" in html
-    assert "gpt2" in html
-    assert "&lt;i&gt;" in html
+    assert all(part in html for part in ("258", "gpt2", "&lt;i&gt;"))
     assert "<i>" not in html
-
-
-def test_empty_results_are_shown() -> None:
-    tokenizer = bytemill.Tokenizer(BYTES, [])
-    assert "0 tokens" in tokenizer.encode_with_offsets("")._repr_html_()
-    assert "0 tokens" in tokenizer.explain("")._repr_html_()
+    for empty in (
+        bytemill.Tokenizer(BYTES, []).encode_with_offsets(""),
+        bytemill.Tokenizer(BYTES, []).explain(""),
+    ):
+        assert "0 tokens" in empty._repr_html_()

@@ -59,12 +59,12 @@ def test_files_have_the_ids_of_their_texts(small: bytemill.Tokenizer, texts: lis
 def test_small_and_large_files_keep_their_order(small: bytemill.Tokenizer, tmp_path: Path) -> None:
     chance = random.Random(3)
     words = [*SCRIPTS.split(" "), END, "x" * 70, "\n"]
-    sizes = [0, 10, 400_000, 0, 3_000, 90_000, 1, 200_000, *[50] * 30]
+    sizes = [0, 10, 200_000, 0, 3_000, 90_000, 1, 120_000, *[50] * 20]
     texts = [" ".join(chance.choices(words, k=size)) for size in sizes]
     paths = written(tmp_path, texts)
-    assert max(path.stat().st_size for path in paths) > 2 * MIB
+    assert max(path.stat().st_size for path in paths) > MIB
     expected = [small.encode_to_numpy(text, num_threads=1) for text in texts]
-    for num_threads in (1, 2, 3, 40):
+    for num_threads in (1, 2, 40):
         assert_same(small.encode_files(paths, num_threads=num_threads), expected)
     assert_same(small.encode_files([paths[2]] * 3, num_threads=2), [expected[2]] * 3)
 
@@ -75,7 +75,7 @@ def test_custom_patterns_read_a_file_up_to_the_next_special_token(
 ) -> None:
     byte_vocab = {byte: bytes([byte]) for byte in range(256)}
     ours = bytemill.Tokenizer(byte_vocab, [], [END], pattern=as_pattern(pattern))
-    texts = ["word 1x " * 90_000 + END + "é" * 300_000 + END, "a b" * 200_000]
+    texts = ["word 1x " * 50_000 + END + "é" * 150_000 + END, "a b" * 100_000]
     expected = [ours.encode_to_numpy(text, num_threads=1) for text in texts]
     for num_threads in (1, 3):
         assert_same(ours.encode_files(written(tmp_path, texts), num_threads=num_threads), expected)
@@ -100,12 +100,6 @@ def test_paths_may_be_str_bytes_or_path_like(small: bytemill.Tokenizer, tmp_path
         assert small.encode_files(nothing) == []
 
 
-@pytest.mark.parametrize("wrong", [None, 5, "text", b"text", Path("text"), ["a", None], [b"a"], [["a"]]])
-def test_paths_of_another_type_are_a_type_error(small: bytemill.Tokenizer, wrong: Any) -> None:
-    with pytest.raises(TypeError):
-        small.encode_files(wrong)
-
-
 def test_a_file_that_cannot_be_read_is_named(small: bytemill.Tokenizer, tmp_path: Path) -> None:
     good = written(tmp_path, ["fox"])[0]
     pipe = tmp_path / "pipe"
@@ -126,15 +120,15 @@ def test_a_file_that_cannot_be_read_is_named(small: bytemill.Tokenizer, tmp_path
 
 
 def test_invalid_utf8_is_reported_with_its_offset(small: bytemill.Tokenizer, tmp_path: Path) -> None:
-    before = (SCRIPTS * 20_000).encode()
+    before = (SCRIPTS * 12_000).encode()
     assert len(before) > MIB
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_bytes(before)
-    for malformed, behind, n_malformed in [
+    for malformed, behind, n_malformed in (
         (b"\xff", b" fox", 1),
         (b"\xe4\xb8", b"fox", 2),
         (b"\xf0\x9f", b"", 2),
-    ]:
+    ):
         for n_before in (0, 7, len(before)):
             bad.write_bytes(before[:n_before] + malformed + behind)
             for num_threads in (1, 3):
@@ -145,7 +139,7 @@ def test_invalid_utf8_is_reported_with_its_offset(small: bytemill.Tokenizer, tmp
 
 
 def test_a_disallowed_token_is_named_with_file_and_offset(small: bytemill.Tokenizer, tmp_path: Path) -> None:
-    text = SCRIPTS * 20_000
+    text = SCRIPTS * 12_000
     paths = written(tmp_path, [text, text + END + text + END])
     for num_threads in (1, 2, 5):
         with pytest.raises(SpecialTokenError) as caught:

@@ -1,8 +1,6 @@
 """Batches and chunks come from any iterable of `str`, also one at a time; an item of another type is named."""
 
-import array
 import collections
-import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -67,27 +65,18 @@ KINDS: dict[str, Callable[[list[str]], Any]] = {
 texts = st.lists(st.text(max_size=12) | st.sampled_from(["", END, "今日は😀", "\ud83d"]), max_size=10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @given(given_texts=texts)
-def test_batches_may_be_any_iterable(small: bytemill.Tokenizer, kind: str, given_texts: list[str]) -> None:
-    make = KINDS[kind]
+def test_batches_may_be_any_iterable(small: bytemill.Tokenizer, given_texts: list[str]) -> None:
     expected = [small.encode(text) for text in given_texts]
-    assert small.encode_batch(make(given_texts)) == expected
-    assert small.encode_batch(make(given_texts), num_threads=2) == expected
     ordinary = [small.encode_ordinary(text) for text in given_texts]
-    assert small.encode_ordinary_batch(make(given_texts)) == ordinary
-    joined = small.encode("".join(text.encode("utf-8", "replace").decode() for text in given_texts))
     clean = [text.encode("utf-8", "replace").decode() for text in given_texts]
-    assert list(small.encode_iterable(make(clean))) == joined
-
-
-def test_numpy_arrays_dict_keys_and_files_are_accepted(small: bytemill.Tokenizer) -> None:
-    words = ["fox", "", "quick brown", "今日"]
-    expected = [small.encode(word) for word in words]
-    assert small.encode_batch(np.array(words)) == expected
-    assert small.encode_batch(dict.fromkeys(words)) == expected
-    assert small.encode_batch(io.StringIO("fox\nfoxes\n")) == [small.encode("fox\n"), small.encode("foxes\n")]
-    assert small.encode_batch(text for text in ()) == []
+    for kind, make in KINDS.items():
+        assert small.encode_batch(make(given_texts)) == expected, kind
+        assert small.encode_batch(make(given_texts), num_threads=2) == expected
+        ids, offsets = small.encode_batch_to_numpy(make(given_texts))
+        assert [each.tolist() for each in np.split(ids, offsets[1:-1])][: len(expected)] == expected
+        assert small.encode_ordinary_batch(make(given_texts)) == ordinary
+        assert list(small.encode_iterable(make(clean))) == small.encode("".join(clean))
 
 
 def test_batches_of_ids_may_be_any_iterable(small: bytemill.Tokenizer) -> None:
@@ -104,9 +93,6 @@ def test_batches_of_ids_may_be_any_iterable(small: bytemill.Tokenizer) -> None:
     for kind in kinds:
         assert small.decode_batch(kind(batch)) == expected
     assert small.decode_batch(np.array([[97, 98], [99, 100]])) == ["ab", "cd"]
-    for wrong in (None, 5, "text", [5], [None]):
-        with pytest.raises(TypeError):
-            small.decode_batch(wrong)  # type: ignore[arg-type]
 
 
 def ways(ours: bytemill.Tokenizer) -> list[Callable[[Iterable[Any]], Any]]:
@@ -114,58 +100,6 @@ def ways(ours: bytemill.Tokenizer) -> list[Callable[[Iterable[Any]], Any]]:
         *(ours.encode_batch, ours.encode_ordinary_batch, ours.encode_batch_to_numpy),
         lambda pieces: list(ours.encode_iterable(pieces)),
     ]
-
-
-@pytest.mark.parametrize(
-    ("items", "index", "kind"),
-    [
-        ([None], 0, "NoneType"),
-        (["a", b"b"], 1, "bytes"),
-        (("a", "b", 5), 2, "int"),
-        (iter(["a"] * 70 + [1.5]), 70, "float"),
-        (["a", ["b"]], 1, "list"),
-        (np.array(["a", "b", float("nan")], dtype=object), 2, "float"),
-        ({"a": 1, 2: "b"}, 1, "int"),
-        (["the fox "] * 5000 + [bytearray(b"b")], 5000, "bytearray"),
-        (b"text", 0, "int"),
-        (array.array("i", [1]), 0, "int"),
-    ],
-)
-def test_an_item_that_is_not_a_str_is_named(
-    small: bytemill.Tokenizer, items: Any, index: int, kind: str
-) -> None:
-    items = list(items) if isinstance(items, Iterator) else items
-    for encode in ways(small):
-        with pytest.raises(TypeError, match=rf"item {index} is of type {kind}\b"):
-            encode(items)
-
-
-@pytest.mark.parametrize("wrong", ["text", "", Word("text")])
-def test_a_single_text_is_not_a_batch(small: bytemill.Tokenizer, wrong: Any) -> None:
-    for encode in ways(small):
-        with pytest.raises(TypeError, match="for one str use encode"):
-            encode(wrong)
-
-
-@pytest.mark.parametrize("wrong", [None, 5, object()])
-def test_non_iterables_are_an_error(small: bytemill.Tokenizer, wrong: Any) -> None:
-    for encode in ways(small):
-        with pytest.raises(TypeError, match="iter"):
-            encode(wrong)
-
-
-def test_errors_of_the_iterable_propagate(small: bytemill.Tokenizer) -> None:
-    class OwnError(Exception):
-        pass
-
-    def broken(n_pieces: int) -> Iterator[str]:
-        yield from itertools.repeat("the fox ", n_pieces)
-        raise OwnError("the disk is gone")
-
-    for encode in ways(small):
-        for n_pieces in (0, 1, 10_000):
-            with pytest.raises(OwnError, match="the disk is gone"):
-                encode(broken(n_pieces))
 
 
 TRAINING = "the quick fox's end of the end, 123 e\u0301 今日は 😀 internationalization aaaa    \n\n bb " * 3
@@ -200,10 +134,10 @@ def test_chunks_have_the_ids_of_the_joined_text(pattern: str, pieces: list[str],
 
 
 @pytest.mark.parametrize("pattern", TOKENIZERS)
-@pytest.mark.parametrize("n_characters", [1, 2, 3, 7, 64, 1000, 20_000])
+@pytest.mark.parametrize("n_characters", [1, 7, 1000, 20_000])
 def test_chunk_borders_do_not_affect_ids(pattern: str, n_characters: int) -> None:
     ours = TOKENIZERS[pattern]
-    text = (TRAINING + f"x{END}{END}{END} end of the end of\n" + "a" * 30) * 150
+    text = (TRAINING + f"x{END}{END}{END} end of the end of\n" + "a" * 30) * 120
     pieces = [text[start : start + n_characters] for start in range(0, len(text), n_characters)]
     for allowed in ("all", "none", {END}):
         ids = list(ours.encode_iterable(pieces, allowed_special=allowed))
@@ -215,7 +149,7 @@ def test_a_special_token_across_a_chunk_border_is_recognized(pattern: str) -> No
     ours = TOKENIZERS[pattern]
     # Cuts are looked for at 16 KiB: everything that is hard to cut comes to lie there, at every offset.
     hard = f" e\u0301\u0301x'll end of the \n  \n 今日は1234{END}{END}<|endof \u3000!"
-    for n in range(2 * len(hard)):
+    for n in range(0, 2 * len(hard), 2):
         text = "ab " * (((1 << 14) - n) // 3) + "c" * (n % 3) + hard * 3
         pieces = [text[: (1 << 14) - 5], *text[(1 << 14) - 5 :]]
         assert list(ours.encode_iterable(pieces)) == ours.encode(text)
@@ -248,7 +182,7 @@ def test_the_iterable_is_read_lazily(small: bytemill.Tokenizer) -> None:
 def test_an_endless_iterable_is_encoded_incrementally(small: bytemill.Tokenizer) -> None:
     taken: list[str] = []
     ids = small.encode_iterable(counted(itertools.repeat("the quick fox, "), taken))
-    expected = small.encode("the quick fox, " * 12_000)
+    expected = small.encode("the quick fox, " * 6_000)
     # The last of these would join with what follows.
     for n_given, (wanted, i) in enumerate(zip(expected[:-2], ids, strict=False), 1):
         assert i == wanted
@@ -258,15 +192,19 @@ def test_an_endless_iterable_is_encoded_incrementally(small: bytemill.Tokenizer)
             assert n_bytes_taken - n_bytes_given < 1 << 16, "some kilobytes ahead"
 
 
-def test_ids_before_an_error_are_yielded(small: bytemill.Tokenizer) -> None:
-    def broken() -> Iterator[str]:
-        yield "the fox " * 20_000
+def test_errors_of_the_iterable_propagate(small: bytemill.Tokenizer) -> None:
+    def broken(n_pieces: int) -> Iterator[str]:
+        yield from itertools.repeat("the fox ", n_pieces)
         raise OSError("the disk is gone")
 
+    for encode in ways(small):
+        for n_pieces in (0, 1, 10_000):
+            with pytest.raises(OSError, match="the disk is gone"):
+                encode(broken(n_pieces))
+    # The iterator has yielded the ids before the error.
     given_before: list[int] = []
-    ids = small.encode_iterable(broken())
     with pytest.raises(OSError, match="gone"):
-        given_before.extend(ids)  # extend keeps what came before the error
+        given_before.extend(small.encode_iterable(broken(20_000)))
     expected = small.encode("the fox " * 20_000)
     assert given_before == expected[: len(given_before)]
     assert len(given_before) > 0.9 * len(expected)
@@ -286,13 +224,6 @@ def test_the_iterator_is_exhausted_after_an_error(small: bytemill.Tokenizer) -> 
         with pytest.raises((OSError, TypeError, SpecialTokenError)):
             list(ids)
         assert list(ids) == [], "half a text is no text"
-
-
-def test_options_are_checked_at_once(small: bytemill.Tokenizer) -> None:
-    with pytest.raises(SpecialTokenError):
-        small.encode_iterable([], allowed_special={"<unknown>"})
-    with pytest.raises(ValueError, match="allowed_special"):
-        small.encode_iterable([], allowed_special="some")  # type: ignore[arg-type]
 
 
 def test_a_disallowed_token_is_named_with_its_offset_in_the_stream(small: bytemill.Tokenizer) -> None:

@@ -37,22 +37,21 @@ WAYS: dict[str, Callable[[bytemill.Tokenizer, str], list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_lists_hold_and_release_references_to_shared_ints(way: str, high: bytemill.Tokenizer) -> None:
-    encode = WAYS[way]
-    one = encode(high, "a")[0]
+def test_lists_hold_and_release_references_to_shared_ints(high: bytemill.Tokenizer) -> None:
+    one = high.encode("a")[0]
     assert one == 1097
     # This list, the variable, the table, and the argument of the call.
     before = sys.getrefcount(one)
-    for n in (1, 10, 100_000):
-        ids = encode(high, "a" * n)
-        assert ids == [1097] * n
-        assert ids[0] is one
-        assert sys.getrefcount(one) == before + n
-        del ids
-        assert sys.getrefcount(one) == before
-    for _ in range(1000):
-        encode(high, "abc")
+    for way, encode in WAYS.items():
+        for n in (1, 10, 30_000):
+            ids = encode(high, "a" * n)
+            assert ids == [1097] * n
+            assert ids[0] is one
+            assert sys.getrefcount(one) == before + n, way
+            del ids
+            assert sys.getrefcount(one) == before, way
+        for _ in range(200):
+            encode(high, "abc")
     gc.collect()
     assert sys.getrefcount(one) == before
 
@@ -106,8 +105,8 @@ def test_threads_that_create_shared_ints_concurrently_get_the_same_ids(high: byt
 
 @pytest.mark.parametrize("num_threads", [None, 1, 2, 5])
 def test_a_long_text_has_the_same_ids_on_threads(num_threads: int | None, small: bytemill.Tokenizer) -> None:
-    text = "The quick brown fox, они не here 123 <|endoftext|>\n\n" * 60_000
-    assert len(text) > 3_000_000
+    text = "The quick brown fox, они не here 123 <|endoftext|>\n\n" * 25_000
+    assert len(text) > 1 << 20
     expected = small.encode_to_numpy(text, num_threads=1).tolist()
     assert small.encode(text, num_threads=num_threads) == expected
     assert small.count(text) == len(expected)
@@ -121,13 +120,13 @@ def test_a_list_that_does_not_fit_into_memory_is_a_memory_error() -> None:
     script = """
         import resource, bytemill
         tok = bytemill.Tokenizer({1000 + i: bytes([i]) for i in range(256)}, [])
-        text = "ab cd " * 1_500_000
+        text = "ab cd " * 500_000
         def in_use():
             return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         tok.encode(text[:100_000], num_threads=1)
-        # The ids take 36 MB while they are found, at times twice that; the list 72.
+        # The ids take 12 MB while they are found, at times twice that; the list 24.
         refused = 0
-        for limit in (100_000_000, 105_000_000, 108_000_000):
+        for limit in (33_000_000, 35_000_000, 36_000_000):
             resource.setrlimit(resource.RLIMIT_AS, (in_use() + limit, -1))
             try:
                 tok.encode(text, num_threads=1)
@@ -198,15 +197,3 @@ class Int(int):
 def test_integer_like_objects_are_accepted_as_ids(high: bytemill.Tokenizer) -> None:
     ids = [1097, np.int64(1098), Int(1099), np.uint16(1100), 1101]
     assert high.decode(ids) == "abcde"
-
-
-@pytest.mark.parametrize("errors", ["strict\0", "\ud800", 5, None])
-def test_the_error_handler_must_be_a_known_name(errors: str) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        DECODING.decode([1097], errors=errors)
-
-
-def test_strict_decoding_reports_the_offset() -> None:
-    with pytest.raises(UnicodeDecodeError) as caught:
-        DECODING.decode([1097, 1000 + 0xE4, 1098], errors="strict")
-    assert (caught.value.start, caught.value.object) == (1, b"a\xe4b")

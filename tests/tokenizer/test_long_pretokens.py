@@ -15,7 +15,7 @@ from bytemill import reference
 from bytemill.formats.spec import TokenizerSpec
 
 SMALL = "abcdefghijklmnopqrstuvwxyz"
-LENGTHS = (100, 248, 249, 500, 1000, 1024, 3000, 4096, 4097, 8000, 20_000)
+LENGTHS = (100, 248, 249, 1000, 1024, 4096, 4097, 20_000)
 """Bytes. Among them where pre-tokens become too long to be remembered, cut at seams, or merged without a memo."""
 
 BYTES_BY_QUEUE = 100_000
@@ -85,9 +85,10 @@ def test_long_pretokens_have_the_ids_of_tiktoken(peer: Any) -> None:
         assert peer.ours.encode(text) == peer.theirs.encode_ordinary(text), name
 
 
-def test_the_first_long_pretokens_have_the_ids_of_tiktoken(peer: Any) -> None:
-    ours, n_bytes = peer.ours, BYTES_BY_QUEUE
-    for name, text in long_pretokens(2, most_bytes=5000).items():
+def test_the_first_long_pretokens_have_the_ids_of_tiktoken(peer_of: Any) -> None:
+    peer, n_bytes = peer_of("gpt2"), BYTES_BY_QUEUE
+    ours = peer.ours
+    for name, text in long_pretokens(2, most_bytes=4096).items():
         n_bytes += len(text.encode())
         if n_bytes > BYTES_BY_QUEUE:
             ours, n_bytes = bytemill.Tokenizer.from_spec(peer.ours.to_spec()), len(text.encode())
@@ -131,12 +132,12 @@ def by_reference(pretoken: str) -> list[int]:
     return [trained().encode_single_token(t) for t in reference.apply_merges(pretoken.encode(), merge_ranks)]
 
 
-@pytest.mark.parametrize("alphabet", ["a", "ab", "abc", "xyz", "é", "\0", "\0a", "一😀a"])
+@pytest.mark.parametrize("alphabet", ["ab", "abc", "\0a", "一😀a"])
 def test_pretokens_of_every_length_are_cached(alphabet: str) -> None:
     ours = fresh()
     chance = random.Random(alphabet)
-    words = ["".join(chance.choices(alphabet, k=n)) for n in range(1, 140) for _ in range(3)]
-    for turn in range(3):
+    words = ["".join(chance.choices(alphabet, k=n)) for n in range(1, 140) for _ in range(2)]
+    for turn in range(2):
         for word in words:
             assert ours.encode(word) == by_reference(word), (turn, word)
         chance.shuffle(words)
@@ -151,7 +152,7 @@ def test_pretokens_of_every_length_are_cached(alphabet: str) -> None:
 def test_without_merges_every_byte_is_an_id() -> None:
     for pattern in ("gpt2", "cl100k", "o200k", "llama3", None):
         ours = bytemill.Tokenizer(BYTES, [], pattern=pattern)
-        for n in range(1, 300):
+        for n in (*range(1, 70), *range(240, 260)):
             text = "a" * n
             assert ours.encode(text) == list(text.encode())
             assert ours.encode(text + " b") == list((text + " b").encode())
@@ -182,11 +183,11 @@ def test_pretokens_that_differ_in_one_byte_are_distinguished() -> None:
         assert ours.encode(text) == in_tiktoken().encode_ordinary(text), n
 
 
-@pytest.mark.parametrize("n_characters", [4, 10, 20, 40])
+@pytest.mark.parametrize("n_characters", [10, 40])
 def test_more_pretokens_than_the_cache_holds_are_encoded(n_characters: int) -> None:
     ours = fresh()
     chance = random.Random(n_characters)
-    words = ["".join(chance.choices("abcxyz", k=n_characters)) for _ in range(60_000)]
+    words = ["".join(chance.choices("abcxyz", k=n_characters)) for _ in range(50_000)]
     for _ in range(2):
         text = " ".join(words)
         ids = ours.encode_to_numpy(text, num_threads=1)
@@ -213,15 +214,7 @@ def test_pretokens_that_are_looked_up_whole_are_cached() -> None:
     ours = bytemill.Tokenizer.from_spec(spec)
     theirs = tiktoken.Encoding("ranks", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
     assert ours.core.ignore_merges
-    words = [
-        "abcd",
-        "abcdabcd",
-        long.decode(),
-        long[:31].decode(),
-        long[:16].decode(),
-        long[:30].decode(),
-        "abcdx",
-    ]
+    words = ["abcd", "abcdabcd", "abcdx", *(long[:n].decode() for n in (16, 30, 31, 36))]
     for _ in range(2):
         for word in words:
             assert ours.encode(word) == theirs.encode_ordinary(word), word

@@ -229,13 +229,6 @@ def test_padding_without_a_padding_token_is_an_error() -> None:
     assert ours(["ab", "a"], padding=True)["input_ids"] == [[97, 98], [97, 256]]
 
 
-@pytest.mark.parametrize("call", [(5,), (["a", 5],), (["a"], ["b", "c"]), ("a", ["b"])])
-def test_other_arguments_raise_type_errors(call: tuple[Any, ...]) -> None:
-    ours = Tokenizer({i: bytes([i]) for i in range(256)}, [])
-    with pytest.raises(TypeError):
-        ours(*call)
-
-
 CHAT = (
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'bad' %}{{ raise_exception('no ' + m.role) }}{% endif %}\n"
     "<|{{ m.role }}|>{{ m.content | trim if cut else m.content }}"
@@ -315,36 +308,6 @@ def test_one_of_several_templates_is_named() -> None:
     assert ours.apply_chat_template(MESSAGES, chat_template="other {{ 1 }}", **render) == "other 1"
 
 
-@pytest.mark.parametrize(
-    ("source", "messages", "said"),
-    [
-        (CHAT, [], "the conversation is empty"),
-        (CHAT, [{"role": "bad", "content": ""}], "the chat template failed: no bad"),
-        ("{% if %}", MESSAGES, "the chat template failed: "),
-        ("{{ messages[9].role }}", MESSAGES, "the chat template failed: "),
-        ("{{ 1 + 'a' }}", MESSAGES, "the chat template failed: TypeError"),
-        ("{{ ''.__class__.__mro__ }}", MESSAGES, "the chat template failed: .*unsafe"),
-        ("{{ messages.append(1) }}", MESSAGES, "the chat template failed: .*"),
-    ],
-)
-def test_templates_that_fail_are_errors(source: str, messages: list[dict[str, Any]], said: str) -> None:
-    ours = Tokenizer({i: bytes([i]) for i in range(256)}, [])
-    with pytest.raises(TokenizerError, match=said):
-        ours.apply_chat_template(messages, chat_template=source, tokenize=False)
-
-
-def test_a_message_that_does_not_appear_cannot_be_continued() -> None:
-    ours = Tokenizer({i: bytes([i]) for i in range(256)}, [])
-    with pytest.raises(TokenizerError, match="leaves the last message out"):
-        ours.apply_chat_template(MESSAGES, chat_template="x", continue_final_message=True)
-    with pytest.raises(TokenizerError, match="exclude each other"):
-        ours.apply_chat_template(
-            MESSAGES, chat_template="x", continue_final_message=True, add_generation_prompt=True
-        )
-    with pytest.raises(TokenizerError, match="no text to continue"):
-        ours.apply_chat_template(MESSAGES[:2], chat_template="x", continue_final_message=True)
-
-
 MARKED = (
     "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>"
     "{% endgeneration %}{% else %}{{ m.content }}{% endif %}\n{% endfor %}"
@@ -387,42 +350,72 @@ def test_masks_of_what_the_assistant_says_are_those_of_transformers(
         assert without.keys() == found.keys() - {"assistant_masks"}
 
 
-def test_a_mask_that_cannot_be_is_an_error() -> None:
+def test_a_template_without_generation_has_an_empty_mask() -> None:
     ours = Tokenizer({i: bytes([i]) for i in range(256)}, [])
     masked: dict[str, Any] = {"return_assistant_tokens_mask": True}
     with pytest.warns(UserWarning, match="has no {% generation %}"):
         found = ours.apply_chat_template(CHATS[1], chat_template="{{ messages[0].content }}", **masked)
     assert found["assistant_masks"] == [0, 0, 0]
-    others: list[dict[str, Any]] = [
-        {"tokenize": False},
-        {"return_dict": False},
-        {"continue_final_message": True},
-    ]
-    for options in others:
-        with pytest.raises(TokenizerError, match="return_assistant_tokens_mask"):
-            ours.apply_chat_template(CHATS[1], chat_template=MARKED, **masked, **options)
-    breaks = "{% for m in messages %}{% generation %}{% break %}{% endgeneration %}{% endfor %}"
-    with pytest.raises(TokenizerError, match="the chat template failed: SyntaxError"):
-        ours.apply_chat_template(CHATS[1], chat_template=breaks)
+
+
+THINKING = "{% if enable_thinking is defined and enable_thinking %}T{% endif %}{{ messages[0].content }}"
+BREAKS = "{% for m in messages %}{% generation %}{% break %}{% endgeneration %}{% endfor %}"
+CONTINUED = {"continue_final_message": True}
+MASKED = {"return_assistant_tokens_mask": True}
+FAILED = "the chat template failed: "
+BAD = {"role": "bad", "content": ""}
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("source", "messages", "options", "error", "said"),
     [
-        ({"add_generation_promt": True}, "'add_generation_promt'.* did you mean 'add_generation_prompt'"),
-        ({"enable_thinkin": True}, "'enable_thinkin'.* did you mean 'enable_thinking'"),
-        ({"sanitize_control_tokens": True}, "unexpected keyword argument 'sanitize_control_tokens'"),
-        ({"messages": []}, "unexpected keyword argument 'messages'"),
-        ({"tokenizer_kwargs": {"pading": True}}, "unexpected keyword argument 'pading'"),
-        ({"continue_final_message": "reasoning"}, "must be True or False, not 'reasoning'"),
+        (CHAT, [], {}, TokenizerError, "the conversation is empty"),
+        (CHAT, [BAD], {}, TokenizerError, f"{FAILED}no bad"),
+        ("{% if %}", MESSAGES, {}, TokenizerError, FAILED),
+        ("{{ messages[9].role }}", MESSAGES, {}, TokenizerError, FAILED),
+        ("{{ 1 + 'a' }}", MESSAGES, {}, TokenizerError, f"{FAILED}TypeError"),
+        ("{{ ''.__class__.__mro__ }}", MESSAGES, {}, TokenizerError, f"{FAILED}.*unsafe"),
+        ("{{ messages.append(1) }}", MESSAGES, {}, TokenizerError, FAILED),
+        (BREAKS, CHATS[1], {}, TokenizerError, f"{FAILED}SyntaxError"),
+        ("x", MESSAGES, CONTINUED, TokenizerError, "leaves the last message out"),
+        ("x", MESSAGES, CONTINUED | {"add_generation_prompt": True}, TokenizerError, "exclude each other"),
+        ("x", MESSAGES[:2], CONTINUED, TokenizerError, "no text to continue"),
+        *(
+            (MARKED, CHATS[1], MASKED | more, TokenizerError, "return_assistant_tokens_mask")
+            for more in ({"tokenize": False}, {"return_dict": False}, CONTINUED)
+        ),
+        (
+            THINKING,
+            CHATS[1],
+            {"add_generation_promt": True},
+            TypeError,
+            "did you mean 'add_generation_prompt'",
+        ),
+        (THINKING, CHATS[1], {"enable_thinkin": True}, TypeError, "did you mean 'enable_thinking'"),
+        *(
+            (THINKING, CHATS[1], options, TypeError, f"unexpected keyword argument '{name}'")
+            for name, options in (
+                ("sanitize_control_tokens", {"sanitize_control_tokens": True}),
+                ("messages", {"messages": []}),
+                ("pading", {"tokenizer_kwargs": {"pading": True}}),
+            )
+        ),
+        (
+            THINKING,
+            CHATS[1],
+            {"continue_final_message": "reasoning"},
+            TypeError,
+            "must be True or False, not 'rea",
+        ),
     ],
 )
-def test_unknown_arguments_are_errors(options: dict[str, Any], said: str) -> None:
+def test_chats_that_cannot_be_rendered_are_errors(
+    source: str, messages: list[dict[str, Any]], options: dict[str, Any], error: type[Exception], said: str
+) -> None:
     ours = Tokenizer({i: bytes([i]) for i in range(256)}, [])
-    source = "{% if enable_thinking is defined and enable_thinking %}T{% endif %}{{ messages[0].content }}"
-    with pytest.raises(TypeError, match=said):
-        ours.apply_chat_template(CHATS[1], chat_template=source, **options)
-    used = ours.apply_chat_template(CHATS[1], chat_template=source, tokenize=False, enable_thinking=True)
+    with pytest.raises(error, match=said):
+        ours.apply_chat_template(messages, chat_template=source, **options)
+    used = ours.apply_chat_template(CHATS[1], chat_template=THINKING, tokenize=False, enable_thinking=True)
     assert used == "Tall"
 
 

@@ -1,7 +1,8 @@
 """Known patterns split as their expressions do in Python's `regex`."""
 
 import random
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 
 import pytest
 import regex
@@ -80,13 +81,10 @@ def test_known_patterns_differ_as_documented(text: str, expected: list[str]) -> 
         assert "|".join(data[start:end].decode() for start, end in spans) == pretokens, name
 
 
-@given(text=st.text(st.sampled_from(ALPHABET) | st.sampled_from("'' \n sSlL"), max_size=30))
-def test_texts_of_chosen_characters_split_as_the_expression_says(text: str) -> None:
-    for name in NAMES:
-        assert_same_pretokens(text, name)
-
-
-@given(text=st.text(max_size=50))
+@given(
+    text=st.text(st.sampled_from(ALPHABET) | st.sampled_from("'' \n sSlL"), max_size=30)
+    | st.text(max_size=50)
+)
 def test_any_text_splits_as_the_expression_says(text: str) -> None:
     for name in NAMES:
         assert_same_pretokens(text, name)
@@ -96,49 +94,41 @@ def test_any_text_splits_as_the_expression_says(text: str) -> None:
 def test_long_random_texts_split_as_the_expression_says(name: str) -> None:
     chance = random.Random(1)
     alphabets = [
-        ALPHABET,
-        LETTERS + " ",
-        SPACES + "\r\na",
-        "'sSlLdD ",
-        NUMBERS + "a",
-        MARKS + "aA-",
+        *(ALPHABET, LETTERS + " ", SPACES + "\r\na", "'sSlLdD ", NUMBERS + "a", MARKS + "aA-"),
         OTHERS + "\r\n/ ",
     ]
     for alphabet in alphabets:
-        assert_same_pretokens("".join(chance.choices(alphabet, k=20_000)), name)
+        assert_same_pretokens("".join(chance.choices(alphabet, k=5_000)), name)
 
 
-def context_texts(code_points: list[int]) -> Iterator[str]:
+def context_texts(code_points: Iterable[int]) -> Iterator[str]:
     """Texts with every code point after and before a letter, a blank, an apostrophe, itself, and a number."""
+    characters = [chr(code_point) for code_point in code_points]
     for context in ("a{}b", " {}", "'{}", "{0}{0} 1", "A{}"):
-        for start in range(0, len(code_points), 1 << 15):
-            yield "".join(context.format(chr(c)) for c in code_points[start : start + (1 << 15)])
+        for start in range(0, len(characters), 1 << 15):
+            yield "".join(map(context.format, characters[start : start + (1 << 15)]))
 
 
-def is_bulk(code_point: int) -> bool:
-    """Inside the large blocks of characters that are all of one class."""
-    return (
-        0x3410 < code_point < 0x4DB0
-        or 0x4E10 < code_point < 0x9FF0
-        or 0xAC10 < code_point < 0xD790
-        or 0xD800 <= code_point < 0xE000
-        or 0xE010 < code_point < 0xF8F0
-        or 0x17010 < code_point < 0x187F0
-        or (0x20010 < code_point < 0xE0000 and code_point & 0xFF not in (0, 0xFF))
-        or (code_point > 0xE0200 and code_point & 0xFF not in (0, 0xFF))
-    )
+def where_classes_change() -> Iterator[int]:
+    """The first and last code point of each category in a row."""
+    before = ""
+    for code_point in range(0x110000):
+        category = unicodedata.category(chr(code_point))
+        if category != before:
+            yield from {max(code_point - 1, 0), code_point} - set(range(0xD800, 0xE000))
+        before = category
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_code_points_have_the_classes_of_the_expression(name: str) -> None:
-    for text in context_texts([c for c in range(0x110000) if not is_bulk(c)]):
+    for text in context_texts([*where_classes_change(), *range(0x100)]):
         assert_same_pretokens(text, name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_all_code_points_have_the_classes_of_the_expression(name: str) -> None:
-    for text in context_texts([c for c in range(0x110000) if not 0xD800 <= c < 0xE000]):
+    for text in context_texts(c for c in range(0x110000) if not 0xD800 <= c < 0xE000):
         assert_same_pretokens(text, name)
 
 
@@ -156,30 +146,22 @@ def test_class_changes_at_any_byte_offset_are_found(name: str) -> None:
             runs = [left * n + right * 3 + left for n in (*range(13, 19), *range(30, 35), *range(61, 67))]
             # With a line break between them every text is found at its own place in a block too.
             assert_same_pretokens("\n".join(runs), name)
-            for text in runs[-6:]:
-                assert_same_pretokens(text, name)
+            assert_same_pretokens(runs[-2], name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("filler", ["x", " ", "é", "1", "!", "\n", "字", "😀"])
-def test_text_may_start_at_any_byte_offset(filler: str, name: str) -> None:
-    for n in range(132):
-        assert_same_pretokens(filler * n + SENTENCE, name)
-        assert_same_pretokens("." * (n % 4) + filler * n + SENTENCE, name)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_text_may_end_after_any_character(name: str) -> None:
+def test_a_text_may_start_and_end_at_any_byte_offset(name: str) -> None:
+    for filler in "x é1!\n字😀":
+        for n in range(132):
+            assert_same_pretokens("." * (n % 4) + filler * n + SENTENCE, name)
     text = SENTENCE + "y" * 60 + SENTENCE
     for n in range(len(text)):
         assert_same_pretokens(text[:n], name)
-        assert_same_pretokens(text[n:], name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("character", REPRESENTATIVES)
-def test_runs_of_any_length_split_as_the_expression_says(character: str, name: str) -> None:
-    for n in (1, 2, 3, 255, 256, 257, 1023, 65_537):
-        assert_same_pretokens(character * n, name)
-        assert_same_pretokens(character * n + "a", name)
-        assert_same_pretokens("a" + character * n + " b", name)
+def test_runs_of_any_length_split_as_the_expression_says(name: str) -> None:
+    for character in REPRESENTATIVES:
+        for n in (1, 2, 3, 255, 256, 257, 1023):
+            for text in (character * n, character * n + "a", "a" + character * n + " b"):
+                assert_same_pretokens(text, name)

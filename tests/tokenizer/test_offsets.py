@@ -101,7 +101,7 @@ def test_offsets_are_those_of_the_reference(name: str, text: str) -> None:
 
 
 def test_offsets_of_long_texts_are_the_same_on_threads() -> None:
-    text = "".join(f"{number}: {script}{END}" for number, script in enumerate(SCRIPTS * 3500))
+    text = "".join(f"{number}: {script}{END}" for number, script in enumerate(SCRIPTS * 2600))
     assert len(text.encode()) > 1 << 20
     one, several = (TRAINED.encode_with_offsets(text, num_threads=num_threads) for num_threads in (1, 3))
     assert b"".join(one.tokens) == text.encode()
@@ -111,37 +111,10 @@ def test_offsets_of_long_texts_are_the_same_on_threads() -> None:
     assert b"".join(one.tokens[len(one) // 2 :][:1000]) in text[start:end].encode()
 
 
-@given(text=texts)
-def test_char_offsets_cover_every_character(text: str) -> None:
-    encoded = TRAINED.encode_with_offsets(text)
-    covered = 0
-    for token, (start, end) in zip(encoded.tokens, encoded.char_offsets.tolist(), strict=True):
-        assert token in text[start:end].encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-        assert start <= covered <= end
-        covered = end
-    assert covered == len(text)
-
-
-@given(text=texts)
-def test_tokens_of_whole_characters_are_slices_of_the_text(text: str) -> None:
-    text = text.encode("utf-8", "replace").decode()
-    encoded = TRAINED.encode_with_offsets(text)
-    for token, (start, end) in zip(encoded.tokens, encoded.char_offsets.tolist(), strict=True):
-        try:
-            assert text[start:end] == token.decode()
-        except UnicodeDecodeError:
-            assert token in text[start:end].encode()
-
-
-def test_refused_tokens_and_other_types_are_errors() -> None:
+def test_refused_tokens_are_errors() -> None:
     with pytest.raises(SpecialTokenError, match="byte 3"):
         TRAINED.encode_with_offsets("fox" + END, allowed_special="none_raise")
     assert TRAINED.encode_with_offsets("fox", allowed_special="none_raise").tokens == [b"fox"]
-    for wrong in (None, b"fox", ["fox"]):
-        with pytest.raises(TypeError):
-            TRAINED.encode_with_offsets(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="num_threads"):
-        TRAINED.encode_with_offsets("fox", num_threads=0)
 
 
 def test_white_space_absorbed_by_a_special_token_belongs_to_it() -> None:
@@ -174,40 +147,22 @@ def in_hugging_face(tmp_path_factory: pytest.TempPathFactory) -> tokenizers.Toke
     return tokenizers.Tokenizer.from_file(str(path))
 
 
-def test_hugging_face_has_the_same_offsets(in_hugging_face: tokenizers.Tokenizer) -> None:
-    @given(text=texts)
-    def check(text: str) -> None:
-        text = text.encode("utf-8", "replace").decode()
-        theirs = in_hugging_face.encode(text, add_special_tokens=False)
-        encoded = TRAINED.encode_with_offsets(text)
-        assert encoded.ids.tolist() == theirs.ids
-        assert list(map(tuple, encoded.char_offsets.tolist())) == theirs.offsets
-
-    check()
+@given(text=texts)
+def test_hugging_face_has_the_same_offsets(in_hugging_face: tokenizers.Tokenizer, text: str) -> None:
+    text = text.encode("utf-8", "replace").decode()
+    theirs = in_hugging_face.encode(text, add_special_tokens=False)
+    encoded = TRAINED.encode_with_offsets(text)
+    assert encoded.ids.tolist() == theirs.ids
+    assert list(map(tuple, encoded.char_offsets.tolist())) == theirs.offsets
 
 
-def excerpts(shared_data: Path) -> list[str]:
-    """Some kilobytes each of prose in many scripts."""
-    names = ["tinystories.txt", "botchan_en.txt", "wagahai_ja.txt", "tinyshakespeare.txt"]
-    files = [shared_data / name for name in names] + sorted((shared_data / "udhr").glob("*.txt"))
-    return [path.read_text(encoding="utf-8")[:2000] + "😀😀👩\u200d👧" for path in files]
-
-
-def test_token_starts_are_those_of_tiktoken(peer: Any, shared_data: Path) -> None:
-    for text in [*excerpts(shared_data), *SCRIPTS, f"a{END}é{END}"]:
+def test_token_starts_are_those_of_tiktoken(peer_of: Callable[[str], Any], shared_data: Path) -> None:
+    peer = peer_of("o200k")
+    files = [shared_data / "wagahai_ja.txt", *sorted((shared_data / "udhr").glob("*.txt"))]
+    excerpts = [path.read_text(encoding="utf-8")[:800] + "😀😀👩\u200d👧" for path in files]
+    for text in [*excerpts, *SCRIPTS, f"a{END}é{END}"]:
         encoded = peer.ours.encode_with_offsets(text)
         assert encoded.ids.tolist() == peer.encode(text)
         decoded, starts = peer.theirs.decode_with_offsets(encoded.ids.tolist())
         assert decoded == text
         assert encoded.char_offsets[:, 0].tolist() == starts
-
-
-def test_published_vocabularies_have_hugging_face_s_offsets(
-    peer_of: Callable[[str], Any], shared_data: Path, tmp_path: Path
-) -> None:
-    ours = peer_of("gpt2").ours
-    ours.save(tmp_path / "tokenizer.json")
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    for text in excerpts(shared_data):
-        offsets = ours.encode_with_offsets(text).char_offsets
-        assert list(map(tuple, offsets.tolist())) == theirs.encode(text, add_special_tokens=False).offsets

@@ -35,15 +35,15 @@ def same(ours: Any, theirs: Any) -> bool:
 # Published vocabularies
 
 
-def assert_files_have_the_ids_of_tiktoken(peer: Any, folder: Path) -> None:
+def assert_files_have_the_ids_of_tiktoken(peer: Any, folder: Path, n_bytes: int | None = None) -> None:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        text = path.read_bytes().decode("utf-8", "replace")
+        text = path.read_bytes()[:n_bytes].decode("utf-8", "replace")
         theirs = peer.theirs.encode_to_numpy(text, allowed_special="all")
         assert same(peer.ours.encode_to_numpy(text), theirs), path.name
 
 
 def test_every_file_has_the_ids_of_tiktoken(peer: Any, shared_data: Path) -> None:
-    assert_files_have_the_ids_of_tiktoken(peer, shared_data)
+    assert_files_have_the_ids_of_tiktoken(peer, shared_data, 30_000)
 
 
 @pytest.mark.slow
@@ -65,11 +65,11 @@ def test_any_text_has_the_ids_of_tiktoken(peer: Any, text: str) -> None:
     )
 )
 def test_lone_surrogates_have_the_ids_of_tiktoken(peer: Any, text: str) -> None:
-    assert peer.ours.encode(text) == peer.encode(text)
+    expected = peer.encode(text)
     assert peer.ours.encode_ordinary(text) == peer.theirs.encode_ordinary(text)
-    assert peer.ours.count(text) == len(peer.encode(text))
-    assert peer.ours.encode_to_numpy(text).tolist() == peer.encode(text)
-    assert peer.ours.encode_batch([text, "a"]) == [peer.encode(text), peer.encode("a")]
+    assert (peer.ours.encode(text), peer.ours.count(text)) == (expected, len(expected))
+    assert peer.ours.encode_to_numpy(text).tolist() == expected
+    assert peer.ours.encode_batch([text, "a"]) == [expected, peer.encode("a")]
 
 
 def test_tokens_are_those_of_tiktoken(peer: Any) -> None:
@@ -91,56 +91,29 @@ def test_tokens_are_those_of_tiktoken(peer: Any) -> None:
 def test_every_token_by_itself_has_the_ids_of_tiktoken(peer: Any) -> None:
     chance = random.Random(1)
     tokens = [t.decode("utf-8", "replace") for t in peer.ours.vocab.values()]
-    for _ in range(3):
+    for glue in ("", " ", "\n"):
         chance.shuffle(tokens)
-        for glue in ("", " ", "\n"):
-            text = glue.join(tokens[:30_000])
-            assert same(
-                peer.ours.encode_to_numpy(text), peer.theirs.encode_to_numpy(text, allowed_special="all")
-            )
+        text = glue.join(tokens[:20_000])
+        theirs = peer.theirs.encode_to_numpy(text, allowed_special="all")
+        assert same(peer.ours.encode_to_numpy(text), theirs)
 
 
-HOSTILE = {
-    "one letter": "a" * 200_000,
-    "blanks": " " * 200_000,
-    "line feeds": "\n" * 200_000,
-    "carriage returns": "\r\n" * 100_000,
-    "circumflexes": "^" * 200_000,
-    "digits": "1234567890" * 20_000,
-    "two letters": "ab" * 100_000,
-    "random letters": "".join(random.Random(2).choices("abcdefghij", k=200_000)),
-    "random capitals": "".join(random.Random(3).choices("aAbB", k=200_000)),
-    "random signs": "".join(random.Random(4).choices("=-_*#~", k=200_000)),
-    "random characters": "".join(random.Random(5).choices("一二三é😀\u0301", k=60_000)),
-    "NUL": "\0" * 100_000,
-    "apostrophes": "'" * 100_000 + "s",
-    "marks": "\u0301" * 60_000,
-}
+HOSTILE = [
+    *("a", " ", "\n", "\r\n", "^", "1234567890", "ab", "\0", "'", "\u0301"),
+    *(
+        "".join(random.Random(2).choices(kind, k=8_000))
+        for kind in ("abcdefghij", "aAbB", "=-_*#~", "一二三é😀\u0301")
+    ),
+]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_texts_have_the_ids_of_tiktoken(peer: Any, name: str) -> None:
-    text = HOSTILE[name]
-    ids = peer.ours.encode(text)
-    # tiktoken's engine gives up on very long pre-tokens of these; a tenth of the text is a test all the same.
-    short = text[:20_000]
-    assert peer.ours.encode(short) == peer.encode(short)
-    assert peer.ours.decode(ids) == text
-    assert same(peer.ours.encode_to_numpy(text), ids)
-    assert same(ids, peer.theirs.encode_to_numpy(text))
-
-
-def test_gpt2_files_have_the_ids_of_tiktoken(shared_data: Path, peer_of: Any) -> None:
-    files = shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt"
-    peer = peer_of("gpt2")
-    for special in ([END], None):
-        ours = bytemill.Tokenizer.from_files(*files, special)
-        assert ours.eot_token == 50256
-        for name in ("tinyshakespeare.txt", "wagahai_ja.txt", "udhr/udhr_hin.txt", "tinystories.txt"):
-            text = (shared_data / name).read_text(encoding="utf-8")
-            assert same(ours.encode_to_numpy(text), peer.ours.encode_to_numpy(text))
-        assert ours.merges == peer.ours.merges
-        assert ours.fingerprint == peer.ours.fingerprint
+def test_hostile_texts_have_the_ids_of_tiktoken(peer: Any) -> None:
+    for unit in HOSTILE:
+        text = (unit * 8_000)[:8_000] + "s"
+        ids = peer.ours.encode(text)
+        assert ids == peer.encode(text), unit[:9]
+        assert peer.ours.decode(ids) == text
+        assert same(peer.ours.encode_to_numpy(text), ids)
 
 
 def test_gpt2_files_take_further_special_tokens(shared_data: Path, peer_of: Any) -> None:
@@ -156,19 +129,6 @@ def test_gpt2_files_take_further_special_tokens(shared_data: Path, peer_of: Any)
 
 
 @lru_cache
-def in_tiktoken(tokenizer: bytemill.Tokenizer) -> tiktoken.Encoding:
-    ranks = {token: i for i, token in tokenizer.vocab.items() if not tokenizer.is_special_token(i)}
-    pattern = tokenizer.pattern
-    assert pattern is not None
-    # One special token: which of several that start together it takes is a matter of chance there.
-    special = {END: tokenizer.special_tokens[END]}
-    return tiktoken.Encoding("made here", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
-
-
-TRAINED_PATTERNS = ["gpt2", "cl100k", "o200k", "llama3", r"\S+|\s+"]
-
-
-@lru_cache
 def trained(pattern: str | None) -> bytemill.Tokenizer:
     text = " ".join(word for word in WORDS if word != END) * 3 + " the fix the fax foxes internal nation" * 3
     return bytemill.train_from_iterator(
@@ -176,7 +136,7 @@ def trained(pattern: str | None) -> bytemill.Tokenizer:
     )
 
 
-@pytest.mark.parametrize("pattern", [*TRAINED_PATTERNS, None])
+@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3", r"\S+|\s+", None])
 @given(text=texts)
 def test_a_trained_vocabulary_has_the_ids_of_the_reference(pattern: str | None, text: str) -> None:
     ours = trained(pattern)
@@ -185,15 +145,6 @@ def test_a_trained_vocabulary_has_the_ids_of_the_reference(pattern: str | None, 
     assert ours.encode_ordinary(text) == oracle.encode(text, "none")
     assert ours.encode(text, allowed_special={"<|"}) == oracle.encode(text, {"<|"})
     assert ours.decode(ours.encode(text)) == text
-
-
-@pytest.mark.parametrize("pattern", TRAINED_PATTERNS)
-@given(text=texts)
-def test_a_trained_vocabulary_has_the_ids_of_tiktoken(pattern: str, text: str) -> None:
-    ours = trained(pattern)
-    theirs = in_tiktoken(ours)
-    assert ours.encode_ordinary(text) == theirs.encode_ordinary(text)
-    assert ours.encode(text, allowed_special={END}) == theirs.encode(text, allowed_special="all")
 
 
 @st.composite

@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -55,30 +54,23 @@ def text_with_borders(filler: str, at_borders: list[tuple[str, int]]) -> str:
     return b"".join(parts).decode()
 
 
-@pytest.mark.parametrize("filler", [FILLER, OTHER_FILLER])
-@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3"])
+@pytest.mark.parametrize(
+    ("pattern", "filler"), [("gpt2", FILLER), ("o200k", OTHER_FILLER), ("cl100k", OTHER_FILLER)]
+)
 def test_special_tokens_across_thread_borders_are_recognized(pattern: str, filler: str) -> None:
     ours = tokenizer(pattern, SPECIAL)
     chance = random.Random(pattern + filler)
-    pieces = [
-        *SPECIAL,
-        "the end of the end of the end",
-        END * 3,
-        "end of the end of",
-        " fox 1 fox 1",
-        "字 12 字 12 字",
-    ]
-    borders = [(piece, chance.randint(0, len(piece.encode()))) for piece in chance.sample(pieces, 6)]
+    pieces = [*SPECIAL, "the end of the end of the end", END * 3, "end of the end of", "字 12 字 12 字"]
+    borders = [(piece, chance.randint(0, len(piece.encode()))) for piece in chance.sample(pieces, 3)]
     text = text_with_borders(filler, borders)
-    assert len(text.encode()) > 6 * PART
+    assert len(text.encode()) > 3 * PART
     for allowed in ("all", "none", {END, "of the end of", "字 12 字"}):
         expected = np.array(ours.encode(text, allowed_special=allowed))
-        for num_threads in (2, 5):
-            ids = ours.encode_to_numpy(text, num_threads=num_threads, allowed_special=allowed)
-            assert np.array_equal(ids, expected), (borders, num_threads)
+        ids = ours.encode_to_numpy(text, num_threads=3, allowed_special=allowed)
+        assert np.array_equal(ids, expected), borders
 
 
-@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3"])
+@pytest.mark.parametrize("pattern", ["gpt2", "o200k"])
 def test_special_tokens_at_every_offset_to_a_border_are_recognized(pattern: str) -> None:
     ours = tokenizer(pattern, SPECIAL)
     piece = "the end of the end of the end"
@@ -93,32 +85,23 @@ def test_special_tokens_at_every_offset_to_a_border_are_recognized(pattern: str)
 
 @pytest.mark.parametrize(
     ("special", "unit"),
-    [
-        ("ab ab", "ab "),
-        ("a 1", "a 1 "),
-        ("a a a", "a "),
-        ("一 一", "一 "),
-        (" a", " a"),
-        ("\n\n", "\n"),
-        ("b a b", "b a "),
-    ],
+    [("a a a", "a "), ("一 一", "一 "), ("\n\n", "\n"), ("b a b", "b a ")],
 )
 def test_the_leftmost_of_many_overlapping_special_tokens_wins(special: str, unit: str) -> None:
     ours = tokenizer("cl100k", [special])
-    text = "x" + unit * (2 * PART // len(unit.encode()) + PART // 7)
+    text = "x" + unit * (PART // len(unit.encode()) + PART // 7)
     expected = ours.encode_to_numpy(text, num_threads=1)
     assert np.count_nonzero(expected == ours.special_tokens[special]) == text.count(special)
-    for num_threads in (2, 3):
-        assert np.array_equal(ours.encode_to_numpy(text, num_threads=num_threads), expected)
+    assert np.array_equal(ours.encode_to_numpy(text, num_threads=3), expected)
 
 
 @pytest.mark.parametrize("pattern", [None, r"\w+|\W", r"(?<=\d)x|\S+"])
 def test_custom_patterns_are_split_for_threads_at_special_tokens_only(pattern: str | None) -> None:
     ours = tokenizer(pattern, [END, END + END, "ab"])
     chance = random.Random(5)
-    documents = ["word 1x ".join(chance.choices("abcd ", k=40_000)) for _ in range(12)]
+    documents = ["word 1x ".join(chance.choices("abcd ", k=30_000)) for _ in range(6)]
     text = "".join(doc + chance.choice([END, END * 2, END * 3, "<|end"]) for doc in documents)
-    assert len(text) > 3 * PART
+    assert len(text) > PART
     expected = ours.encode_to_numpy(text, num_threads=1)
     assert (ours.decode(expected) == text) is True
     for num_threads in (2, 5):
@@ -127,16 +110,8 @@ def test_custom_patterns_are_split_for_threads_at_special_tokens_only(pattern: s
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "a" * 2 * PART,
-        " " * 2 * PART,
-        "\n" * 2 * PART,
-        "1" * 2 * PART,
-        "'" * 2 * PART,
-        "字" * PART,
-        "a\u0301" * PART,
-    ],
-    ids=["letters", "blanks", "line feeds", "digits", "apostrophes", "ideographs", "marks"],
+    ["a" * 2 * PART, " " * 2 * PART, "字" * PART],
+    ids=["letters", "blanks", "ideographs"],
 )
 def test_texts_that_cannot_be_split_are_encoded(small: bytemill.Tokenizer, text: str) -> None:
     expected = small.encode_to_numpy(text, num_threads=1)
@@ -183,16 +158,12 @@ def test_batches_have_the_ids_of_their_texts(small: bytemill.Tokenizer, texts: l
 
 def test_batches_of_unequal_texts_keep_their_order(small: bytemill.Tokenizer) -> None:
     chance = random.Random(6)
-    texts = [FILLER[: chance.randint(0, 60)] * chance.choice([0, 1, 1, 200, 40_000]) for _ in range(40)]
-    assert sum(len(text.encode()) > 1 << 20 for text in texts) > 2
+    texts = [FILLER[: chance.randint(0, 60)] * chance.choice([0, 1, 1, 200, 40_000]) for _ in range(18)]
+    assert sum(len(text.encode()) > 1 << 20 for text in texts) > 1
     expected = [small.encode(text) for text in texts]
-    for num_threads in (1, 2, 5, 100):
+    for num_threads in (1, 2, 100):
         assert small.encode_batch(texts, num_threads=num_threads) == expected
         assert rows(*small.encode_batch_to_numpy(texts, num_threads=num_threads)) == expected
-    for kind in (tuple, iter):
-        assert small.encode_batch(kind(texts)) == expected
-        assert rows(*small.encode_batch_to_numpy(kind(texts))) == expected
-    assert small.encode_batch([]) == []
 
 
 @pytest.mark.parametrize("long", [False, True])
@@ -204,49 +175,11 @@ def test_a_disallowed_token_in_one_text_fails_the_batch(small: bytemill.Tokenize
                 encode(texts, num_threads=num_threads, allowed_special="none_raise")
 
 
-class Texts(list[str]):
-    """A list that gives other items than those it holds."""
-
-    def __iter__(self) -> Iterator[str]:
-        return (f"{text}!" for text in super().__iter__())
-
-
-@given(
-    texts=st.lists(
-        st.text(st.characters() | st.sampled_from("\ud83d\ude00\udfff"), max_size=6), min_size=14, max_size=40
-    )
-)
-def test_any_iterable_is_accepted_and_lone_surrogates_are_replaced(
-    small: bytemill.Tokenizer, texts: list[str]
-) -> None:
-    expected = [small.encode(text) for text in texts]
-    for iterable in (list, tuple, iter):
-        assert small.encode_batch(iterable(texts)) == expected
-        assert rows(*small.encode_batch_to_numpy(iterable(texts))) == expected
-    assert small.encode_batch(Texts(texts)) == [small.encode(f"{text}!") for text in texts]
-
-
-@pytest.mark.parametrize("place", [0, 3, 20, 39])
-def test_the_error_has_the_index_of_an_item_that_is_not_a_str(small: bytemill.Tokenizer, place: int) -> None:
-    texts: list[Any] = ["\ud800"] * 40
-    texts[place] = 5
-    for iterable in (list, tuple, iter):
-        with pytest.raises(TypeError, match=rf"item {place} is of type int"):
-            small.encode_batch(iterable(texts))
-
-
-def test_an_empty_batch_has_one_offset(small: bytemill.Tokenizer) -> None:
-    for nothing in ([], iter(())):
-        ids, offsets = small.encode_batch_to_numpy(nothing)
-        assert (ids.tolist(), offsets.tolist()) == ([], [0])
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-@pytest.mark.parametrize("num_threads", [1, 3])
+@pytest.mark.parametrize(("enabled", "num_threads"), [(True, 1), (False, 3)])
 def test_the_state_of_the_garbage_collector_is_restored(
     small: bytemill.Tokenizer, enabled: bool, num_threads: int
 ) -> None:
-    texts = [FILLER] * 5_000
+    texts = [FILLER[:20]] * 4_000
     was_enabled = gc.isenabled()
     runs: list[int] = []
 
@@ -272,34 +205,12 @@ def test_the_state_of_the_garbage_collector_is_restored(
     assert gc.is_tracked(lists)
 
 
-@pytest.mark.parametrize("num_threads", [0, -1, 5000])
-def test_a_number_of_threads_out_of_range_is_an_error(small: bytemill.Tokenizer, num_threads: int) -> None:
-    for encode in (
-        lambda: small.encode_batch(["a"], num_threads=num_threads),
-        lambda: small.encode_ordinary_batch([], num_threads=num_threads),
-        lambda: small.encode("a", num_threads=num_threads),
-        lambda: small.encode_ordinary("a", num_threads=num_threads),
-        lambda: small.encode_to_numpy("a", num_threads=num_threads),
-        lambda: small.encode_files([], num_threads=num_threads),
-        lambda: small.core.stream("all", "strict", num_threads),
-    ):
-        with pytest.raises(ValueError, match="num_threads must be 1 to"):
-            encode()
-
-
-@pytest.mark.parametrize("wrong", [None, 5, b"text", ["text"]])
-def test_a_text_is_a_str(small: bytemill.Tokenizer, wrong: Any) -> None:
-    for encode in (small.encode, small.encode_ordinary, small.encode_to_numpy, small.count, small.explain):
-        with pytest.raises((TypeError, AttributeError)):
-            encode(wrong)
-
-
 @pytest.mark.parametrize(("highest", "dtype"), [(65_535, np.uint16), (65_536, np.uint32), (300, np.uint16)])
 def test_arrays_have_the_narrowest_dtype(highest: int, dtype: Any) -> None:
     ours = bytemill.Tokenizer(BYTES, [], {"<s>": highest})
     assert ours.n_vocab == highest + 1
     assert ours.core.dtype == np.dtype(dtype).name
-    for text in ("a<s>", "", "a<s>" * PART):
+    for text in ("a<s>", "", "a<s>" * (PART // 2)):
         ids = ours.encode_to_numpy(text)
         assert ids.dtype == dtype
         assert ids.ndim == 1
@@ -314,7 +225,7 @@ def test_without_new_threads_the_calling_thread_does_the_work() -> None:
     script = """
 import bytemill
 tok = bytemill.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
-text = "some text " * 400_000
+text = "some text " * 150_000
 print(tok.encode_to_numpy(text, num_threads=4).tobytes() == text.encode("utf-16-le"))
 print(tok.encode_batch([text[:100]] * 1000, num_threads=4) == [list(text[:100].encode())] * 1000)
 """

@@ -7,7 +7,6 @@ import re
 import socket
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,9 @@ def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
         monkeypatch.setitem(sys.modules, module, None)
 
 
-@pytest.mark.parametrize("name", BY_TIKTOKEN)
+@pytest.mark.parametrize(
+    "name", ["gpt2", "p50k_edit", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)]
+)
 def test_published_tokenizers_are_those_of_tiktoken(
     caches: Path, rank_files: dict[str, bytes], name: str
 ) -> None:
@@ -105,17 +106,17 @@ def test_published_tokenizers_are_those_of_tiktoken(
     assert ours.n_vocab == theirs.n_vocab
 
 
-@pytest.mark.parametrize("name", BY_TIKTOKEN)
-def test_checksums_and_cache_names_are_those_of_tiktoken(name: str) -> None:
-    published = PUBLISHED[name]
-    source = inspect.getsource(getattr(tiktoken_ext.openai_public, published.file.name))
-    (address,) = re.findall(r'"(\w+://[^"]+)"', source)
-    assert hashlib.sha1(address.encode()).hexdigest() == published.tiktoken_cache_name  # noqa: S324
-    assert published.file.sha256 in source
-    assert published.file_name == address.rsplit("/", 1)[1]
+def test_checksums_and_cache_names_are_those_of_tiktoken() -> None:
+    for name in BY_TIKTOKEN:
+        published = PUBLISHED[name]
+        source = inspect.getsource(getattr(tiktoken_ext.openai_public, published.file.name))
+        (address,) = re.findall(r'"(\w+://[^"]+)"', source)
+        assert hashlib.sha1(address.encode()).hexdigest() == published.tiktoken_cache_name  # noqa: S324
+        assert published.file.sha256 in source
+        assert published.file_name == address.rsplit("/", 1)[1]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "r50k_base", "p50k_edit", "cl100k_base"])
+@pytest.mark.parametrize("name", ["gpt2", "p50k_edit"])
 def test_a_cached_file_needs_no_library_and_no_network(
     caches: Path, rank_files: dict[str, bytes], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,9 +132,8 @@ def test_a_cached_file_needs_no_library_and_no_network(
 
 
 def test_cache_dir_selects_the_cache(shared_data: Path) -> None:
-    for name in RANK_FILES:
-        tokenizer = Tokenizer.from_pretrained(name, cache_dir=shared_data)
-        assert tokenizer.fingerprint == Tokenizer.load(shared_data / f"{name}.tiktoken").fingerprint
+    tokenizer = Tokenizer.from_pretrained("r50k_base", cache_dir=shared_data)
+    assert tokenizer.merges == Tokenizer.load(shared_data / "r50k_base.tiktoken").merges
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,14 +273,12 @@ def test_llama3s_special_tokens_follow_its_ranks() -> None:
     special = PUBLISHED["llama3"].file.special_tokens
     assert sorted(special.values()) == list(range(128_000, 128_256))
     # As they stand in the models' own configuration.
-    assert special["<|begin_of_text|>"] == 128_000
-    assert special["<|end_of_text|>"] == 128_001
-    assert special["<|start_header_id|>"] == 128_006
-    assert special["<|end_header_id|>"] == 128_007
-    assert special["<|reserved_special_token_4|>"] == 128_008
-    assert special["<|eot_id|>"] == 128_009
-    assert special["<|reserved_special_token_5|>"] == 128_010
-    assert special["<|reserved_special_token_250|>"] == 128_255
+    names = "begin_of_text end_of_text start_header_id end_header_id reserved_special_token_4 eot_id"
+    ids = [
+        special[f"<|{name}|>"]
+        for name in [*names.split(), *(f"reserved_special_token_{n}" for n in (5, 250))]
+    ]
+    assert ids == [128_000, 128_001, *range(128_006, 128_011), 128_255]
 
 
 def test_llama3s_rank_file_is_recognized_by_content(caches: Path, small_llama3: bytes) -> None:
@@ -315,9 +313,6 @@ def test_llama3_is_downloaded_from_the_hub(
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     put_into_hubs_cache(caches, "meta-llama/Llama-3.1-8B", "original/tokenizer.model", small_llama3)
     assert Tokenizer.from_pretrained("llama3").n_vocab == 128_256
-
-
-MakeSpec = Callable[..., TokenizerSpec]
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Special tokens in a text are recognised, encoded as text, or refused; both options mean what tiktoken means."""
 
-import random
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ BYTES = {byte: bytes([byte]) for byte in range(256)}
 MERGES = [(b"a", b"b"), (b"<", b"s"), (b"<s", b">")]
 VOCAB = BYTES | {256: b"ab", 257: b"<s", 258: b"<s>"}
 
-OVERLAPPING = ["<s>", "<s><s>", "ab", "bcd", "abc", "d<", "字", "字一", "  ", "\n"]
+OVERLAPPING = ["<s>", "<s><s>", "ab", "bcd", "abc", "d<", "字", "字一", "  ", "\n", "a", "<"]
 
 
 def both(special: Collection[str], pattern: str | None = "gpt2") -> tuple[bytemill.Tokenizer, Any]:
@@ -30,43 +29,20 @@ def both(special: Collection[str], pattern: str | None = "gpt2") -> tuple[bytemi
     return ours, reference.ReferenceTokenizer(BYTES, [], ours.special_tokens, pattern=pattern)
 
 
-def test_all_special_tokens_are_recognised_by_default(small: bytemill.Tokenizer) -> None:
+def test_modes_recognise_all_none_or_a_set(small: bytemill.Tokenizer) -> None:
     end, pad = small.special_tokens["<|endoftext|>"], small.special_tokens["<|pad|>"]
-    ids = small.encode("<|pad|>fox<|endoftext|><|endoftext|> fox<|pad|>")
+    text = "<|pad|>fox<|endoftext|><|endoftext|> fox<|pad|>"
+    ids = small.encode(text)
     assert [i for i in ids if i in (end, pad)] == [pad, end, end, pad]
-    assert ids == small.encode("<|pad|>fox<|endoftext|><|endoftext|> fox<|pad|>", allowed_special="all")
-
-
-def test_mode_none_encodes_special_tokens_as_text(small: bytemill.Tokenizer) -> None:
-    text = "<|endoftext|> fox"
-    ids = small.encode(text, allowed_special="none")
-    assert small.special_tokens["<|endoftext|>"] not in ids
-    assert ids == small.encode_ordinary(text) == small.encode(text, allowed_special=set())
-    assert small.decode(ids) == text
-
-
-def test_a_set_of_special_tokens_recognises_its_members_alone(small: bytemill.Tokenizer) -> None:
-    end, pad = small.special_tokens["<|endoftext|>"], small.special_tokens["<|pad|>"]
-    text = "<|endoftext|><|pad|>"
+    assert ids == small.encode(text, allowed_special="all")
+    plain = small.encode(text, allowed_special="none")
+    assert not {end, pad} & set(plain)
+    assert plain == small.encode_ordinary(text) == small.encode(text, allowed_special=set())
+    assert small.decode(plain) == small.decode(ids) == text
     for chosen in ({"<|pad|>"}, ["<|pad|>", "<|pad|>"], ("<|pad|>",), frozenset({"<|pad|>"}), {"<|pad|>": 1}):
-        ids = small.encode(text, allowed_special=chosen)
-        assert ids == [*small.encode_ordinary("<|endoftext|>"), pad]
-        assert end not in ids
-
-
-def test_a_member_that_overlaps_one_left_out_is_found() -> None:
-    ours, _ = both(["<s><s>", "<s>"])
-    longer, shorter = ours.special_tokens["<s><s>"], ours.special_tokens["<s>"]
-    assert ours.encode("<s><s><s>") == [longer, shorter]
-    assert ours.encode("<s><s><s>", allowed_special={"<s>"}) == [shorter] * 3
-
-
-def test_none_raise_names_the_token_and_its_byte(small: bytemill.Tokenizer) -> None:
-    assert small.encode("no such token", allowed_special="none_raise") == small.encode("no such token")
-    with pytest.raises(SpecialTokenError) as caught:
-        small.encode("éé<|pad|><|endoftext|>", allowed_special="none_raise")
-    assert "<|pad|>" in str(caught.value)
-    assert "byte 4" in str(caught.value)
+        found = small.encode("<|endoftext|><|pad|>", allowed_special=chosen)
+        assert found == [*small.encode_ordinary("<|endoftext|>"), pad]
+    assert set(get_args(get_args(AllowedSpecial)[0])) == {"all", "none", "none_raise"}
 
 
 def ways_to_encode(tokenizer: bytemill.Tokenizer) -> list[Callable[..., Any]]:
@@ -81,35 +57,17 @@ def ways_to_encode(tokenizer: bytemill.Tokenizer) -> list[Callable[..., Any]]:
 
 
 def test_every_way_to_encode_refuses(small: bytemill.Tokenizer) -> None:
+    refused: list[tuple[Any, type[Exception], str]] = [
+        ("none_raise", SpecialTokenError, r"<\|pad\|>.*byte 4"),
+        ({"<|pad|>", "<unknown>"}, SpecialTokenError, "<unknown>"),
+        *((mode, ValueError, "allowed_special") for mode in ("<|pad|>", "ALL", "", "none_raise ")),
+        *((options, TypeError, "is not") for options in (5, {5}, {b"<|pad|>"}, [None])),
+    ]
     for encode in ways_to_encode(small):
-        with pytest.raises(SpecialTokenError, match=r"<\|pad\|>"):
-            encode("fox<|pad|>", allowed_special="none_raise")
-        encode("fox", allowed_special="none_raise")
-
-
-def test_every_way_to_encode_refuses_an_unknown_name(small: bytemill.Tokenizer) -> None:
-    for encode in ways_to_encode(small):
-        with pytest.raises(SpecialTokenError, match="<unknown>"):
-            encode("fox", allowed_special={"<|pad|>", "<unknown>"})
-
-
-@pytest.mark.parametrize("mode", ["<|pad|>", "ALL", "", "none_raise "])
-def test_a_text_that_is_no_mode_is_refused(small: bytemill.Tokenizer, mode: Any) -> None:
-    for encode in ways_to_encode(small):
-        with pytest.raises(ValueError, match="allowed_special"):
-            encode("fox", allowed_special=mode)
-
-
-@pytest.mark.parametrize("options", [5, {5}, {b"<|pad|>"}, [None]])
-def test_anything_but_a_set_of_strings_is_a_type_error(small: bytemill.Tokenizer, options: Any) -> None:
-    for encode in ways_to_encode(small):
-        with pytest.raises(TypeError):
-            encode("fox", allowed_special=options)
-
-
-def test_the_modes_are_those_of_the_reference() -> None:
-    modes = get_args(get_args(AllowedSpecial)[0])
-    assert set(modes) == {"all", "none", "none_raise"}
+        for allowed, error, message in refused:
+            with pytest.raises(error, match=message):
+                encode("éé<|pad|><|endoftext|>", allowed_special=allowed)
+        encode("no such token", allowed_special="none_raise")
 
 
 @given(data=st.data())
@@ -129,25 +87,31 @@ def test_the_leftmost_wins_and_of_those_the_longest(data: st.DataObject) -> None
         assert ours.encode(text, allowed_special="none_raise") == expected
 
 
-def test_a_special_token_ends_the_text_before_it() -> None:
-    ours, oracle = both(["<s>"], "cl100k")
-    # White space before a special token stands at the end of a text, where cl100k takes it whole.
-    for text in ("a \n  <s>  \n b", "<s> a", "it<s>'s", "  <s>  ", "<s>", "<s><s>", " <s>"):
-        assert ours.encode(text) == oracle.encode(text)
-
-
-def test_special_tokens_may_be_ordinary_words_and_blanks() -> None:
-    ours, oracle = both(["the", " ", "t", "\u0301", "\r\n"])
-    for text in ("the then", "t the\r\nthe\u0301", "  e\u0301", "tthe"):
+@pytest.mark.parametrize(
+    ("special", "pattern", "texts"),
+    [
+        # White space before a special token stands at the end of a text, where cl100k takes it whole.
+        (["<s>"], "cl100k", ["a \n  <s>  \n b", "<s> a", "it<s>'s", "  <s>  ", "<s>", "<s><s>", " <s>"]),
+        (
+            ["the", " ", "t", "\u0301", "\r\n"],
+            "gpt2",
+            ["the then", "t the\r\nthe\u0301", "  e\u0301", "tthe"],
+        ),
+        (
+            [f"<reserved_{n}>" for n in range(2000)],
+            "gpt2",
+            ["x".join(f"<reserved_{n}>" for n in range(2000))],
+        ),
+    ],
+    ids=["ends a text", "words and blanks", "thousands"],
+)
+def test_special_tokens_of_every_kind_have_the_ids_of_the_reference(
+    special: list[str], pattern: str, texts: list[str]
+) -> None:
+    ours, oracle = both(special, pattern)
+    for text in texts:
         assert ours.encode(text) == oracle.encode(text)
         assert ours.decode(ours.encode(text)) == text
-
-
-def test_thousands_of_special_tokens_are_told_apart() -> None:
-    names = [f"<reserved_{n}>" for n in range(2000)]
-    tokenizer = bytemill.Tokenizer(BYTES, [], names)
-    text = "x".join(names)
-    assert tokenizer.encode(text) == [i for n in range(2000) for i in (256 + n, ord("x"))][:-1]
 
 
 # Ids of special tokens
@@ -165,44 +129,25 @@ def test_a_special_token_of_the_vocabulary_keeps_its_id_and_the_others_follow_in
     assert not tokenizer.is_special_token(256)
 
 
-def test_a_mapping_says_the_ids() -> None:
-    tokenizer = bytemill.Tokenizer(VOCAB, MERGES, {"<x>": 1000, "<y>": 400})
-    assert tokenizer.encode("<x><y>") == [1000, 400]
-    assert tokenizer.n_vocab == 1001
+def test_a_special_token_may_have_the_bytes_of_an_ordinary_one() -> None:
+    own = bytemill.Tokenizer(VOCAB, MERGES, {"ab": 500, "<y>": 400})
+    assert (own.encode("ab<y>"), own.encode_ordinary("ab"), own.n_vocab) == ([500, 400], [256], 501)
+    assert own.decode([500, 256]) == "abab"
+    assert (own.token_to_id("ab"), own.token_to_id(b"ab")) == (500, 256)
     with pytest.raises(KeyError):
-        tokenizer.decode([401])
-
-
-def test_a_token_that_merges_make_may_be_special() -> None:
-    tokenizer = bytemill.Tokenizer(VOCAB, MERGES, ["ab"])
-    assert tokenizer.special_tokens == {"ab": 256}
-    assert tokenizer.encode("xab ab") == [120, 256, 32, 256]
-    assert tokenizer.encode_ordinary("xab ab") == [120, 256, 32, 256]
-    assert tokenizer.decode([256, 258]) == "ab<s>"
-
-
-def test_a_single_byte_may_be_a_special_token() -> None:
-    tokenizer = bytemill.Tokenizer(VOCAB, MERGES, ["a"])
-    assert tokenizer.special_tokens == {"a": 97}
-    assert tokenizer.encode("abab") == [97, 98, 97, 98]
-    assert tokenizer.encode_ordinary("abab") == [256, 256]
-
-
-def test_a_special_token_with_the_bytes_of_an_ordinary_one_may_have_an_id_of_its_own() -> None:
-    tokenizer = bytemill.Tokenizer(VOCAB, MERGES, {"ab": 500})
-    assert tokenizer.encode("ab") == [500]
-    assert tokenizer.encode_ordinary("ab") == [256]
-    assert tokenizer.decode([500, 256]) == "abab"
-    assert tokenizer.token_to_id("ab") == 500
-    assert tokenizer.token_to_id(b"ab") == 256
-
-
-def test_bytes_that_are_no_text_are_no_special_token() -> None:
-    tokenizer = bytemill.Tokenizer(BYTES, [], ["\ufffd"])
-    assert tokenizer.token_to_id("\ufffd".encode()) == tokenizer.token_to_id("\ufffd") == 256
-    assert tokenizer.token_to_id(b"\xe4\xbb") is None
+        own.decode([401])
+    merged = bytemill.Tokenizer(VOCAB, MERGES, ["ab"])
+    assert merged.special_tokens == {"ab": 256}
+    assert merged.encode("xab ab") == merged.encode_ordinary("xab ab") == [120, 256, 32, 256]
+    assert merged.decode([256, 258]) == "ab<s>"
+    byte = bytemill.Tokenizer(VOCAB, MERGES, ["a"])
+    assert byte.special_tokens == {"a": 97}
+    assert (byte.encode("abab"), byte.encode_ordinary("abab")) == ([97, 98, 97, 98], [256, 256])
+    replacement = bytemill.Tokenizer(BYTES, [], ["\ufffd"])
+    assert replacement.token_to_id("\ufffd".encode()) == replacement.token_to_id("\ufffd") == 256
+    assert replacement.token_to_id(b"\xe4\xbb") is None
     with pytest.raises(KeyError):
-        tokenizer.encode_single_token(b"\xe4\xbb")
+        replacement.encode_single_token(b"\xe4\xbb")
 
 
 def test_end_of_text_is_found_by_name(small: bytemill.Tokenizer) -> None:
@@ -229,22 +174,6 @@ def test_end_of_text_is_found_by_name(small: bytemill.Tokenizer) -> None:
 def test_special_tokens_that_cannot_be_are_refused(special: Any, message: str) -> None:
     with pytest.raises(TokenizerError, match=message):
         bytemill.Tokenizer(BYTES, [], special)
-
-
-@pytest.mark.parametrize("special", [[5], [b"<s>"], [None], 5, {5: 300}])
-def test_special_tokens_are_texts(special: Any) -> None:
-    with pytest.raises(TypeError):
-        bytemill.Tokenizer(BYTES, [], special)
-
-
-def test_random_texts_with_many_overlapping_special_tokens() -> None:
-    chance = random.Random(3)
-    pieces = ["a", "b", "<", ">", "aa", "ab", "<a", "a>"]
-    for _ in range(60):
-        special = {"".join(chance.choices(pieces, k=chance.randint(1, 4))) for _ in range(6)}
-        ours, oracle = both(special)
-        text = "".join(chance.choices(pieces, k=60))
-        assert ours.encode(text) == oracle.encode(text)
 
 
 CHAT = "ab<|im_start|>user\nIt's ab<|im_end|><s><|im_start|>"
@@ -353,18 +282,14 @@ def test_both_options_mean_what_tiktoken_means(
 
 
 @ways
-def test_special_tokens_are_recognized_without_disallowed_special(way: Callable[..., Any]) -> None:
+def test_modes_combine_with_disallowed_special(way: Callable[..., Any]) -> None:
     assert way(OURS, "a<x>!") == way(THEIRS, "a<x>!", allowed_special="all")
     # A set recognises its members, and the others are text; tiktoken refuses those.
     expected = way(THEIRS, "<x><y>!", allowed_special={"<x>"}, disallowed_special=())
     assert way(OURS, "<x><y>!", allowed_special={"<x>"}) == expected
-
-
-@ways
-def test_none_and_none_raise_combine_with_disallowed_special(way: Callable[..., Any]) -> None:
     plain = way(THEIRS, "a<x>!", disallowed_special=())
-    assert way(OURS, "a<x>!", allowed_special="none", disallowed_special=()) == plain
-    assert way(OURS, "a<x>!", allowed_special="none", disallowed_special=["<y>"]) == plain
+    for disallowed in ((), ["<y>"]):
+        assert way(OURS, "a<x>!", allowed_special="none", disallowed_special=disallowed) == plain
     for disallowed in ((), "all", ["!"]):
         with pytest.raises(SpecialTokenError, match="'<x>' at character 1"):
             way(OURS, "a<x>!", allowed_special="none_raise", disallowed_special=disallowed)
@@ -373,13 +298,9 @@ def test_none_and_none_raise_combine_with_disallowed_special(way: Callable[..., 
         way(OURS, "a", allowed_special="some", disallowed_special=())
 
 
-def test_the_error_has_the_position_and_a_hint() -> None:
-    with pytest.raises(SpecialTokenError) as caught:
+def test_the_error_names_the_leftmost_longest_string_with_a_hint() -> None:
+    with pytest.raises(SpecialTokenError, match="'<y>' at character 1") as caught:
         OURS.encode("é<y>", disallowed_special="all")
-    assert "'<y>' at character 1" in str(caught.value)
     assert "allowed_special={'<y>'}" in str(caught.value.hint)
-
-
-def test_the_error_names_the_leftmost_longest_string() -> None:
     with pytest.raises(SpecialTokenError, match="'abc' at character 1"):
         OURS.encode("xabcd", disallowed_special=["b", "ab", "abc", "d"])

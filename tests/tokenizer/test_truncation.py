@@ -104,11 +104,8 @@ def test_vocabularies_trained_by_hugging_face_are_truncated_as_trained(
         assert_same(larger.truncate(vocab_size), trained(vocab_size))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "cl100k"])
-def test_published_vocabularies_keep_the_ids_of_remaining_tokens(
-    peer_of: Callable[[str], Any], name: str
-) -> None:
-    ours = peer_of(name).ours
+def test_published_vocabularies_keep_the_ids_of_remaining_tokens(peer_of: Callable[[str], Any]) -> None:
+    ours = peer_of("gpt2").ours
     smaller = ours.truncate(5000)
     n_special = len(ours.special_tokens)
     assert smaller.n_vocab == 5000
@@ -119,8 +116,6 @@ def test_published_vocabularies_keep_the_ids_of_remaining_tokens(
     assert all(after[i] == before[i] for i in range(5000 - n_special))
     text = f"The quick brown fox's foxes, 123{END}今日は 😀"
     assert smaller.decode(smaller.encode(text)) == text
-    # Between the tokens that there are and the highest id + 1 it stays as it is, gaps and all.
-    assert ours.truncate(len(before)).to_spec() == ours.truncate(ours.n_vocab).to_spec() == ours.to_spec()
 
 
 def test_special_tokens_between_ordinary_tokens_keep_their_ids() -> None:
@@ -128,6 +123,8 @@ def test_special_tokens_between_ordinary_tokens_keep_their_ids() -> None:
     merges = [(b"a", b"b"), (b"ab", b"c"), (b"abc", b"d")]
     ours = bytemill.Tokenizer(vocab, merges, {"<a>": 256, "<c>": 300, "<b>": 259})
     assert ours.truncate(262).special_tokens == {"<a>": 256, "<b>": 259, "<c>": 300}
+    # Between the tokens that there are and the highest id + 1 it stays as it is, gaps and all.
+    assert ours.truncate(262).to_spec() == ours.truncate(301).to_spec() == ours.to_spec()
     assert ours.truncate(261).special_tokens == {"<a>": 256, "<b>": 259, "<c>": 260}
     assert ours.truncate(260).special_tokens == {"<a>": 256, "<b>": 258, "<c>": 259}
     assert ours.truncate(259).special_tokens == {"<a>": 256, "<b>": 257, "<c>": 258}
@@ -151,6 +148,12 @@ def by_ranks(*tokens: bytes) -> bytemill.Tokenizer:
     return bytemill.Tokenizer.from_spec(TokenizerSpec(pattern="gpt2", special_tokens={}, ranks=ranks))
 
 
+OUT_OF_ORDER = bytemill.Tokenizer(BYTES | {257: b"ab", 256: b"cd"}, [(b"a", b"b"), (b"c", b"d")])
+BYTES_BEHIND = bytemill.Tokenizer(
+    {(byte + 1) % 257: bytes([byte]) for byte in range(256)} | {300: b"\xff", 256: b"ab"}, [(b"a", b"b")]
+)
+
+
 def test_ranks_with_equivalent_merges_are_truncated() -> None:
     assert_same(by_ranks(b"ab", b"abc", b"abcd").truncate(257), by_ranks(b"ab"))
 
@@ -161,19 +164,8 @@ def test_ranks_with_equivalent_merges_are_truncated() -> None:
         (bytemill.Tokenizer(BYTES, [], [END]), 256, "make 257"),
         (bytemill.Tokenizer(BYTES, [], [END]), -1, "make 257"),
         (bytemill.Tokenizer(BYTES, [], [END]), 258, "more than the 257 tokens"),
-        (
-            bytemill.Tokenizer(BYTES | {257: b"ab", 256: b"cd"}, [(b"a", b"b"), (b"c", b"d")]),
-            257,
-            r"b'ab' \(id 257\) precedes b'cd' \(id 256\)",
-        ),
-        (
-            bytemill.Tokenizer(
-                {(byte + 1) % 257: bytes([byte]) for byte in range(256)} | {300: b"\xff", 256: b"ab"},
-                [(b"a", b"b")],
-            ),
-            256,
-            "do not follow the order of the merges",
-        ),
+        (OUT_OF_ORDER, 257, r"b'ab' \(id 257\) precedes b'cd' \(id 256\)"),
+        (BYTES_BEHIND, 256, "do not follow the order of the merges"),
         (bytemill.Tokenizer(BYTES | {256: b"ab"}, []), 256, r"no merge produces token b'ab' \(id 256\)"),
         (by_ranks(b"abcd", b"ab", b"cd"), 257, "without an equivalent list of merges"),
     ],
@@ -183,14 +175,6 @@ def test_impossible_sizes_and_vocabularies_are_refused(
 ) -> None:
     with pytest.raises(TokenizerError, match=reason):
         ours.truncate(vocab_size)
-
-
-def test_vocab_size_must_be_an_int() -> None:
-    ours = train(CORPUS, 300)
-    for wrong in (None, "300", 300.0):
-        with pytest.raises(TypeError, match="vocab_size"):
-            ours.truncate(wrong)  # type: ignore[arg-type]
-    assert ours.truncate(True + 299).n_vocab == 300
 
 
 def test_a_subclass_stays_one() -> None:

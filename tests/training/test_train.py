@@ -51,10 +51,8 @@ def reference_merges(
 @pytest.mark.parametrize(
     "inputs",
     [
-        ["a.txt", "b.txt", "c.txt"],
         ("a.txt", Path("b.txt"), "./c.txt"),
         ["c.txt", "empty.txt", "a.txt", "b.txt"],
-        "?.txt",
         ["[ab].txt", Path("**/c.*")],
     ],
 )
@@ -64,31 +62,15 @@ def test_files_and_globs_give_the_same_merges(folder: Path, inputs: Any) -> None
     assert len(tokenizer.merges) == 285 - 257
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(lambda: TEXTS, id="list"),
-        pytest.param(lambda: iter(TEXTS), id="iterator"),
-        pytest.param(lambda: (text for text in reversed(TEXTS)), id="generator"),
-        pytest.param(lambda: dict.fromkeys(TEXTS), id="dict"),
-        pytest.param(lambda: {*TEXTS, ""}, id="set"),
-    ],
-)
-def test_every_iterable_of_texts_gives_the_same_merges(make: Callable[[], Iterable[str]]) -> None:
-    assert train_from_iterator(make(), 285, [END]).merges == reference_merges(TEXTS, 285, [END])
-    assert train(bytemill.Corpus.from_texts(make()), 285, [END]).merges == reference_merges(TEXTS, 285, [END])
+@pytest.mark.parametrize("make", [list, iter, reversed, dict.fromkeys, lambda texts: {*texts, ""}])
+def test_every_iterable_of_texts_gives_the_same_merges(make: Callable[[list[str]], Iterable[str]]) -> None:
+    expected = reference_merges(TEXTS, 285, [END])
+    assert train_from_iterator(make(TEXTS), 285, [END]).merges == expected
+    assert train(bytemill.Corpus.from_texts(make(TEXTS)), 285, [END]).merges == expected
 
 
-def test_a_list_of_names_is_never_taken_for_texts(folder: Path) -> None:
-    assert train(["a.txt"], 270, [END]).merges == reference_merges(TEXTS[:1], 270, [END])
-    assert train_from_iterator(["a.txt " * 9], 258, special_tokens=[]).merges == reference_merges(
-        ["a.txt " * 9], 258, []
-    )
-
-
-@pytest.mark.parametrize("inputs", ["joined.txt", Path("joined.txt"), "j*.txt", ["joined.txt"]])
-def test_one_file_is_one_document(folder: Path, inputs: Any) -> None:
-    assert train(inputs, 330, [END], pattern=None).merges == reference_merges(
+def test_one_file_is_one_document(folder: Path) -> None:
+    assert train("j*.txt", 330, [END], pattern=None).merges == reference_merges(
         ["".join(TEXTS)], 330, [END], None
     )
 
@@ -160,7 +142,8 @@ def test_surrogates_in_a_text_are_joined_or_read_as_replacement_characters() -> 
 
 
 def test_texts_of_all_sizes_are_counted() -> None:
-    texts = ["low ", "", "lower " * 100_000, "newest", *["widest"] * 50_000, " low" * 300_000, "é" * 9, ""]
+    texts = ["low ", "", "lower " * 50_000, "newest", *["widest"] * 20_000, " low" * 300_000, "é" * 9, ""]
+    texts += [("abc" * 90)[:n] for n in (254, 255, 256)]  # where a length takes more than a byte
     expected = Counter(reference.corpus_pretokens(texts, [], "gpt2"))
     for num_threads, chunk_bytes in [(1, None), (2, 1000), (3, 1 << 20)]:
         tokenizer = train_from_iterator(
@@ -178,8 +161,8 @@ def test_texts_of_all_sizes_are_counted() -> None:
 
 @pytest.fixture(scope="module")
 def one_word() -> tuple[str, tuple[list[tuple[bytes, bytes]], list[int]]]:
-    """A single pre-token of 600 kB, and its first merges."""
-    text = "".join(random.Random(5).choices(["a", "b", "ab", "é", "世"], k=350_000))
+    """A single pre-token of 100 kB, and its first merges."""
+    text = "".join(random.Random(5).choices(["a", "b", "ab", "é", "世"], k=60_000))
     return text, reference.learn_merges({text.encode(): 1}, 4)
 
 
@@ -191,7 +174,7 @@ def test_a_corpus_without_separators_trains_the_same_whatever_the_threads_and_ch
     path = tmp_path / "one-word.txt"
     path.write_text(text, "utf-8")
     for num_threads in (1, 3):
-        for chunk_bytes in (1 << 12, 1 << 19, 1 << 30):
+        for chunk_bytes in (1 << 12, 1 << 16, 1 << 30):
             options = {"pattern": pattern, "num_threads": num_threads, "chunk_bytes": chunk_bytes}
             for tokenizer in (
                 train(path, 260, **options, special_tokens=[]),
@@ -217,7 +200,7 @@ def test_one_long_word_trains_the_same_whatever_the_threads_and_chunks(
     assert tokenizer.merges == reference_merges(["x" + text], 300, [], pattern)
 
 
-@pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "o200k", "llama3", r"\w+|\W"])
+@pytest.mark.parametrize("pattern", ["gpt2", "o200k", r"\w+|\W"])
 def test_files_of_several_blocks_count_the_same_whatever_the_threads_and_chunks(
     shared_data: Path, pattern: str
 ) -> None:
@@ -225,11 +208,11 @@ def test_files_of_several_blocks_count_the_same_whatever_the_threads_and_chunks(
     files = [shared_data / "tinystories.txt", *sorted(path.glob("*.txt"))]
     texts = [file.read_text("utf-8") for file in files]
     expected = train_from_iterator(
-        texts, 2000, [END, "<|"], pattern=as_pattern(pattern), num_threads=1, chunk_bytes=1 << 30
+        texts, 1000, [END, "<|"], pattern=as_pattern(pattern), num_threads=1, chunk_bytes=1 << 30
     )
-    for num_threads, chunk_bytes in [(1, 1), (2, 70_001), (3, 300_000), (2, None)]:
+    for num_threads, chunk_bytes in [(1, 1), (2, 70_001), (3, None)]:
         options = {"pattern": as_pattern(pattern), "num_threads": num_threads, "chunk_bytes": chunk_bytes}
-        tokenizer = train(files, 2000, [END, "<|"], **options)
+        tokenizer = train(files, 1000, [END, "<|"], **options)
         assert tokenizer.merges == expected.merges
         assert tokenizer.merge_counts == expected.merge_counts
         assert tokenizer.training_report is not None
@@ -258,15 +241,15 @@ def test_trainings_in_several_threads_do_not_disturb_each_other() -> None:
 
 def test_train_bpe_gives_the_vocabulary_and_the_merges_of_cs336(shared_data: Path) -> None:
     path = shared_data / "tinystories.txt"
-    vocab, merges = train_bpe(path, 1000, [END])
-    assert (vocab, merges) == reference.train(path.read_text("utf-8"), 1000, [END])
-    assert train_bpe(input_path=str(path), vocab_size=1000, special_tokens=[END]) == (vocab, merges)
-    assert list(vocab) == list(range(1000))
+    vocab, merges = train_bpe(path, 500, [END])
+    assert (vocab, merges) == reference.train(path.read_text("utf-8"), 500, [END])
+    assert train_bpe(input_path=str(path), vocab_size=500, special_tokens=[END]) == (vocab, merges)
+    assert list(vocab) == list(range(500))
     assert [vocab[i] for i in range(256)] == [bytes([i]) for i in range(256)]
     assert [vocab[256 + rank] for rank in range(len(merges))] == [left + right for left, right in merges]
-    assert vocab[999] == END.encode()
+    assert vocab[499] == END.encode()
     assert not any(b"<|" in left + right or b"|>" in left + right for left, right in merges)
-    assert len(set(vocab.values())) == 1000
+    assert len(set(vocab.values())) == 500
 
 
 def test_train_bpe_without_special_tokens_and_without_room_for_merges(folder: Path) -> None:

@@ -16,10 +16,8 @@ from bytemill import (
     CorpusError,
     Pattern,
     TokenizerError,
-    TrainingProgress,
     reference,
     train,
-    train_bpe,
     train_from_iterator,
 )
 from bytemill._core import PretokenCounter, PretokenCounts, pretoken_spans
@@ -51,15 +49,10 @@ def refused(call: Callable[[], object], error: type[Exception], message: str, hi
         (
             {"vocab_size": 256},
             TokenizerError,
-            "vocab_size 256 is too small: 256 bytes and 1 special token make 257",
-            "least 257",
+            "256 is too small: 256 bytes and 1 special token make 257",
+            "257",
         ),
-        (
-            {"vocab_size": 257, "special_tokens": ["a", "b"]},
-            TokenizerError,
-            "2 special tokens make 258",
-            "258",
-        ),
+        ({"vocab_size": 257, "special_tokens": ["a", "b"]}, TokenizerError, "special tokens make 258", "258"),
         ({"vocab_size": -1}, TokenizerError, "vocab_size -1 is too small", "257"),
         ({"vocab_size": 2**40}, TokenizerError, "vocab_size 1099511627776 is too large", "at most 2097152"),
         ({"vocab_size": 2**70}, TokenizerError, "is too large", "2097152"),
@@ -77,7 +70,6 @@ def refused(call: Callable[[], object], error: type[Exception], message: str, hi
         ({"pattern": "gpt-2"}, TokenizerError, "unknown pattern 'gpt-2'", "use 'gpt2'"),
         ({"pattern": 5}, TypeError, "pattern must be a str, a Pattern or None, not int", None),
         ({"ties": "first"}, TokenizerError, "ties is 'first'", "use 'bytes' or 'huggingface'"),
-        ({"ties": None}, TokenizerError, "ties is None", "'bytes'"),
         ({"special_ids": "middle"}, TokenizerError, "special_ids is 'middle'", "use 'last' or 'first'"),
         ({"min_frequency": 0}, TokenizerError, "min_frequency is 0", "at least 1"),
         ({"min_frequency": -5}, TokenizerError, "min_frequency is -5", "at least 1"),
@@ -100,14 +92,11 @@ def test_options_that_cannot_be_are_refused_before_anything_is_read(
     refused(lambda: train("no-such-file.txt", vocab_size, **options), error, message, hint)
 
 
-def test_train_bpe_refuses_in_the_same_words(tmp_path: Path) -> None:
-    (tmp_path / "corpus.txt").write_text("low lower")
-    with pytest.raises(TokenizerError, match="vocab_size 256 is too small"):
-        train_bpe(tmp_path / "corpus.txt", 256, ["<s>"])
-    with pytest.raises(TokenizerError, match="special_tokens is a str"):
-        train_bpe(tmp_path / "corpus.txt", 300, "<s>")
-    with pytest.raises(CorpusError, match="no such file"):
-        train_bpe(tmp_path / "corpse.txt", 300, ["<s>"])
+def test_errors_is_checked() -> None:
+    use: Any = {"errors": "ignore"}
+    refused(
+        lambda: train("corpus.txt", 300, **use), TokenizerError, "errors is 'ignore'", "'strict' or 'replace'"
+    )
 
 
 # Corpora
@@ -119,23 +108,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "empty.txt").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("inputs", "error", "message", "hint"),
-    [
-        ("korpus.txt", CorpusError, "no such file: korpus.txt", "did you mean corpus.txt?"),
-        ("empty.txt", CorpusError, "the corpus is empty: empty.txt holds 0 bytes", "contains text"),
-        ("/dev/null", CorpusError, "the corpus is empty: /dev/null", "contains text"),
-        (["empty.txt", "/dev/null"], CorpusError, "the corpus is empty", "contains text"),
-        ("low lower newest\nwidest", CorpusError, "no such file", "from_texts([text])"),
-        (iter(["low"]), TypeError, "expected names of files, got list_iterator: pass texts to train_", None),
-    ],
-)
-def test_corpora_that_cannot_be_are_refused(
-    folder: Path, inputs: Any, error: type[Exception], message: str, hint: str | None
-) -> None:
-    refused(lambda: train(inputs, 300), error, message, hint)
 
 
 @pytest.mark.parametrize(
@@ -158,87 +130,29 @@ def test_texts_that_are_none_are_refused(
     refused(lambda: train_from_iterator(texts, 300), error, message, hint)
 
 
-def test_errors_is_checked() -> None:
-    with pytest.raises(TokenizerError, match="errors is 'ignore'") as caught:
-        train("corpus.txt", 300, errors="ignore")  # type: ignore[arg-type]
-    assert caught.value.hint == "use 'strict' or 'replace'"
-
-
-def test_an_exception_of_the_iterable_comes_through() -> None:
-    error = LookupError("the source of texts is gone")
-
-    def texts() -> Iterator[str]:
-        yield "low " * 500_000
-        raise error
-
-    with pytest.raises(LookupError) as caught:
-        train_from_iterator(texts(), 300)
-    assert caught.value is error
-
-
-@pytest.mark.parametrize(
-    ("became", "message"),
-    [
-        ("nothing", "cannot read second.txt: No such file"),
-        ("a folder", "second.txt changed while it was read"),
-    ],
-)
-def test_a_file_that_changes_while_others_are_read_is_named(folder: Path, became: str, message: str) -> None:
-    second = folder / "second.txt"
-    second.write_text("widest")
-
-    def progress(_: TrainingProgress) -> None:
-        second.unlink(missing_ok=True)
-        if became == "a folder" and not second.is_dir():
-            second.mkdir()
-
-    with pytest.raises(CorpusError, match=message):
-        train(["corpus.txt", "second.txt"], 300, progress=progress)
-
-
-def test_a_file_that_is_emptied_before_its_turn_is_named(folder: Path) -> None:
-    second = folder / "second.txt"
-    second.write_text("widest")
-
-    def progress(_: TrainingProgress) -> None:
-        second.write_bytes(b"")
-
-    with pytest.raises(CorpusError, match=r"second\.txt changed while it was read: it had 6 bytes and has 0"):
-        train(["corpus.txt", "second.txt"], 257, progress=progress)
-
-
 # Bytes that are not UTF-8
 
 
-@pytest.mark.parametrize("chunk_bytes", [None, 1, 1000])
 @pytest.mark.parametrize(
     ("before", "malformed", "after"),
     [
-        (0, b"\xff", 10),
-        (7, b"\x80", 10),
-        (7, b"\xe4\xb8", 0),
-        (READ_BYTES - 1, b"\xff", 1000),
-        (READ_BYTES, b"\xff", 1000),
-        (READ_BYTES + 1, b"\xc0\xaf", READ_BYTES),
-        # Sequences that begin in one block and turn out wrong, or end, in the next.
-        (READ_BYTES - 1, b"\xf0\x9f\x98", 1000),
-        (READ_BYTES - 2, b"\xf0\x9f\x98", 1000),
-        (READ_BYTES - 3, b"\xf0\x9f\x98", 1000),
-        (READ_BYTES - 1, b"\xe4", 0),
-        (READ_BYTES - 2, b"\xe4\xb8", 0),
-        (READ_BYTES - 1, b"\xed\xa0\x80", 5),
+        (0, b"\xff", 10), (7, b"\x80", 10), (7, b"\xe4\xb8", 0), (READ_BYTES - 1, b"\xff", 1000),
+        (READ_BYTES, b"\xff", 1000), (READ_BYTES + 1, b"\xc0\xaf", READ_BYTES),
+        (READ_BYTES - 1, b"\xf0\x9f\x98", 1000), (READ_BYTES - 2, b"\xf0\x9f\x98", 1000),
+        (READ_BYTES - 3, b"\xf0\x9f\x98", 1000), (READ_BYTES - 1, b"\xe4", 0),
+        (READ_BYTES - 2, b"\xe4\xb8", 0), (READ_BYTES - 1, b"\xed\xa0\x80", 5),
         (3 * READ_BYTES - 2, b"\xe4\xb8", 3 * READ_BYTES),
     ],
-)
+)  # fmt: skip
 def test_malformed_bytes_are_named_by_their_offset_wherever_blocks_end(
-    tmp_path: Path, before: int, malformed: bytes, after: int, chunk_bytes: int | None
+    tmp_path: Path, before: int, malformed: bytes, after: int
 ) -> None:
     text = ("low é " * (before // 7 + 1)).encode()[:before]
     text = text.decode("utf-8", "ignore").encode().ljust(before)
     good, bad = tmp_path / "good.txt", tmp_path / "bad.txt"
     good.write_text("low lower newest " * 5)
     bad.write_bytes(text + malformed + b"x" * after)
-    for inputs in (bad, [good, bad]):
+    for inputs, chunk_bytes in ((bad, None), ([good, bad], 1), (bad, 1000)):
         with pytest.raises(CorpusError) as caught:
             train(inputs, 300, chunk_bytes=chunk_bytes)
         place = f"byte offset {before} (0x{malformed[0]:02x})"
@@ -271,6 +185,7 @@ def test_the_offset_named_is_the_one_that_python_names(
 def test_with_replacement_training_continues_and_counts_replacements(tmp_path: Path) -> None:
     paths = [tmp_path / "one.txt", tmp_path / "two.txt"]
     contents = [b"low \xff\xff lower \xe4\xb8", b"x" * (READ_BYTES - 2) + b"\xf0\x9f\x98 low lower"]
+    contents[0] += " \ufffd".encode()  # which is not replaced
     for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
     tokenizer = train(paths, 262, errors="replace", special_tokens=[])
@@ -278,27 +193,8 @@ def test_with_replacement_training_continues_and_counts_replacements(tmp_path: P
     assert tokenizer.merges == reference.train(texts, 262)[1]
     report = tokenizer.training_report
     assert report is not None
-    assert report.n_replaced == sum(text.count("\ufffd") for text in texts) == 4
+    assert report.n_replaced == sum(text.count("\ufffd") for text in texts) - 1 == 4
     assert report.n_bytes == sum(map(len, contents))
-
-
-def test_replacement_characters_in_the_text_itself_are_not_counted_as_replaced(tmp_path: Path) -> None:
-    (tmp_path / "corpus.txt").write_text("low \ufffd low", "utf-8")
-    report = train(tmp_path / "corpus.txt", 257, errors="replace").training_report
-    assert report is not None
-    assert report.n_replaced == 0
-
-
-def test_standard_input_that_is_not_utf8_is_named_by_its_offset() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", "import bytemill; bytemill.train('-', 300)"],
-        input=b"a" * READ_BYTES + b"\xff",
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert run.returncode == 1
-    assert f"CorpusError: <stdin>: byte offset {READ_BYTES} is not valid UTF-8" in run.stderr.decode()
 
 
 def test_a_pipe_that_is_not_utf8_is_named_and_not_read_again(tmp_path: Path) -> None:
@@ -343,6 +239,11 @@ def test_a_pattern_that_backtracks_without_end_is_an_error_and_no_hang(num_threa
         (lambda: counts().learn_merges(-1, "bytes", 1, None, None), OverflowError),
         (lambda: counts().learn_merges(5, "bytes", -1, None, None), OverflowError),
         (lambda: counts().learn_merges(5, "bytes", 1, 0, None), ValueError),
+        # Sizes beyond its limits.
+        (lambda: PretokenCounter("gpt2", [], 2**62, None), (ValueError, OverflowError)),
+        (lambda: PretokenCounts.from_items([(b"ab", 2**64 - 1), (b"ab", 1)]), (ValueError, OverflowError)),
+        (lambda: PretokenCounts.from_items([(b"ab", 2**63), (b"xab", 2**63)]), (ValueError, OverflowError)),
+        (lambda: pretoken_spans(" Aé éaA bA\n", r"(?:(\1|.)\S)+"), ValueError),
     ],
 )
 def test_the_core_refuses_with_exceptions_of_python(call: Any, error: Any) -> None:
@@ -390,24 +291,6 @@ def test_a_stream_that_is_none_is_refused(folder: Path) -> None:
         counter = PretokenCounter("gpt2", [], 1, None)
         with pytest.raises(error):
             counter.add_stream(stream, "strict", None)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        pytest.param(lambda: PretokenCounter("gpt2", [], 2**62, None), id="threads"),
-        pytest.param(
-            lambda: PretokenCounts.from_items([(b"ab", 2**64 - 1), (b"ab", 1)]), id="counts-that-overflow"
-        ),
-        pytest.param(
-            lambda: PretokenCounts.from_items([(b"ab", 2**63), (b"xab", 2**63)]), id="pairs-that-overflow"
-        ),
-        pytest.param(lambda: pretoken_spans(" Aé éaA bA\n", r"(?:(\1|.)\S)+"), id="self-reference"),
-    ],
-)
-def test_the_core_refuses_sizes_beyond_its_limits(call: Any) -> None:
-    with pytest.raises((ValueError, OverflowError)):
-        call()
 
 
 def test_chunks_larger_than_memory_do_not_end_the_process(tmp_path: Path) -> None:

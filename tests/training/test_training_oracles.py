@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Literal, cast
 
 import pytest
 from hypothesis import given
@@ -215,18 +215,17 @@ def random_words(seed: int, alphabet: bytes, longest: int, n_bytes: int) -> dict
     return words
 
 
-@BOTH_TIES
 @pytest.mark.parametrize(
-    ("alphabet", "longest", "n_bytes", "n_merges"),
+    ("alphabet", "longest", "n_bytes", "n_merges", "ties"),
     [
-        (b"ab", 24, 40_000, 2000),
-        pytest.param(b"abcde", 12, 60_000, 3000, marks=pytest.mark.slow),
-        (bytes(range(256)), 12, 40_000, 4000),
-        (b"abcdefghij", 200, 20_000, 600),
+        (b"ab", 24, 30_000, 1500, "huggingface"),
+        pytest.param(b"abcde", 12, 60_000, 3000, "bytes", marks=pytest.mark.slow),
+        (bytes(range(256)), 12, 20_000, 2000, "bytes"),
+        (b"abcdefghij", 100, 20_000, 300, "huggingface"),
     ],
 )
 def test_pairs_that_were_too_rare_to_be_tracked_are_found_when_their_turn_comes(
-    ties, alphabet: bytes, longest: int, n_bytes: int, n_merges: int
+    ties: Literal["bytes", "huggingface"], alphabet: bytes, longest: int, n_bytes: int, n_merges: int
 ) -> None:
     words = random_words(len(alphabet), alphabet, longest, n_bytes)
     assert sum(len(word) for word in words) > 1 << 14, "of so few bytes all pairs are tracked"
@@ -239,9 +238,9 @@ def test_pairs_that_were_too_rare_to_be_tracked_are_found_when_their_turn_comes(
     assert merge_counts[0] > 64 * merge_counts[-1], "the counts do not fall as far as the thresholds do"
 
 
-@pytest.mark.parametrize("min_frequency", [2, 3, 7, 8, 301, 2**21])
+@pytest.mark.parametrize("min_frequency", [2, 3, 301])
 def test_min_frequency_is_exact_at_the_thresholds(min_frequency: int) -> None:
-    words = random_words(1, b"abcd", 10, 40_000)
+    words = random_words(1, b"abcd", 10, 20_000)
     learnt = PretokenCounts.from_items(words.items()).learn_merges(
         1 << 20, "bytes", min_frequency, None, None
     )
@@ -279,15 +278,15 @@ def real_documents(shared_data: Path, name: str) -> list[str]:
 
 
 REAL = pytest.mark.parametrize(
-    ("name", "vocab_size"), [("stories", 6000), ("languages", 6000), ("japanese", 6000), ("code", 6000)]
+    ("name", "vocab_size"), [("stories", 3000), ("languages", 6000), ("japanese", 3000), ("code", 3000)]
 )
 # The reference scans entire pre-tokens at each merge, and the Japanese ones are sentences.
 REAL_FOR_THE_REFERENCE = pytest.mark.parametrize(
     ("name", "vocab_size"),
     [
-        ("stories", 4000),
+        ("stories", 2000),
         pytest.param("code", 1500, marks=pytest.mark.slow),
-        ("languages", 700),
+        pytest.param("languages", 700, marks=pytest.mark.slow),
         pytest.param("stories", 6000, marks=pytest.mark.slow),
         pytest.param("code", 3000, marks=pytest.mark.slow),
         pytest.param("languages", 6000, marks=pytest.mark.slow),
@@ -329,30 +328,13 @@ def test_merges_of_real_text_equal_those_of_hugging_face(
     assert len(ours) == len(theirs) == vocab_size - 257
 
 
-@pytest.mark.parametrize("vocab_size", [600, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("vocab_size", [400, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pattern", ["cl100k", "o200k", "llama3", r"\p{L}+|\p{N}|\s+"])
 def test_merges_of_many_languages_equal_those_of_the_reference_with_every_pattern(
     shared_data: Path, pattern: str, vocab_size: int
 ) -> None:
-    documents = real_documents(shared_data, "languages")
+    documents = [text[: 150 * vocab_size] for text in real_documents(shared_data, "languages")]
     options = {"pattern": as_pattern(pattern), "num_threads": 2, "chunk_bytes": 10_000}
     tokenizer = bytemill.train_from_iterator(iter(documents), vocab_size, [END], **options)
-    expected = reference.learn_merges(real_counts(shared_data, "languages", pattern), vocab_size - 257)
+    expected = reference.learn_merges(counted(documents, [END], pattern), vocab_size - 257)
     assert (tokenizer.merges, tokenizer.merge_counts) == expected
-
-
-# The example of Sennrich, Haddow and Birch (2016)
-
-
-def test_the_example_of_the_paper() -> None:
-    text = " ".join(["low"] * 5 + ["lower"] * 2 + ["widest"] * 3 + ["newest"] * 6)
-    learnt = bytemill.train_from_iterator(
-        [text], 256 + 12, pattern=bytemill.Pattern.regex(r"\S+"), special_tokens=[]
-    ).merges
-    assert [f"{left.decode()} {right.decode()}" for left, right in learnt] == (
-        ["s t", "e st", "o w", "l ow", "w est", "n e", "ne west", "w i", "wi d", "wid est", "low e", "lowe r"]
-    )
-    six = bytemill.train_from_iterator(
-        [text], 256 + 6, pattern=bytemill.Pattern.regex(r"\S+"), special_tokens=[]
-    )
-    assert six.decode_tokens_bytes(six.encode("newest")) == [b"ne", b"west"]

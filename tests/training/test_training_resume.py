@@ -88,7 +88,7 @@ def check_kills(tmp_path: Path, documents: str, files: list[Path], n_kills: int,
 
 @pytest.mark.parametrize("documents", ["file", "line"])
 def test_killed_twice_it_ends_with_the_same_bytes(tmp_path: Path, documents: str) -> None:
-    check_kills(tmp_path, documents, texts(tmp_path, 3, 150_000), 2, 0.05)
+    check_kills(tmp_path, documents, texts(tmp_path, 3, 60_000), 2, 0.03)
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def count_until(
 
 
 def test_counting_resumes_at_its_position_and_reads_nothing_twice(tmp_path: Path) -> None:
-    files = texts(tmp_path, 4, 5_000)
+    files = texts(tmp_path, 4, 2_000)
     expected = count_until(files, tmp_path / "none", None)
     with pytest.raises(StoppedError):
         count_until(files, tmp_path / "work", 2)

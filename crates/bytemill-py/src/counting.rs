@@ -1,4 +1,4 @@
-//! `PretokenCounter`.
+//! `PretokenCounter`: [`Counter`] for Python. What it returns, `PretokenCounts`, is in `training`, since merges are learned from it.
 
 use crate::convert;
 use crate::signals::{CancellationCheck, to_python};

@@ -1,4 +1,9 @@
-//! `Encoder`.
+//! `Encoder`: [`bytemill::encode::Encoder`] for Python, with what only Python needs: shared ints and a table for decoding.
+//!
+//! In reading order: how one is made (`from_merges`, `from_characters`, `from_ranks`), what it says about its vocabulary, and what it
+//! does. Each method that encodes reads its arguments (`convert`), chooses the type of the ids (`with_id_type`), calls the core
+//! without the GIL, and makes a list (`lists`) or an array of the ids. Batches and files are in `batch`, text that arrives in chunks
+//! in `stream`, decoding in `decoding`.
 
 use crate::buffers::reserved;
 use crate::convert::with_id_type;
@@ -10,6 +15,7 @@ use crate::{batch, convert, decoding};
 use bytemill::decode::Decoder;
 use bytemill::encode::cutter::Cutter;
 use bytemill::encode::{Encoder, no_interrupt};
+use bytemill::formats::merged_in_any_order;
 use bytemill::pretokenize::{Pattern, Spaces};
 use bytemill::special::{Rules, Segment};
 use bytemill::text::normalize::Normalizer;
@@ -146,7 +152,7 @@ fn token_list(vocab: &Bound<'_, PyMapping>) -> PyResult<TokenList> {
 impl PyEncoder {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
-    #[pyo3(signature = (vocab, merges, special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![]))]
+    #[pyo3(signature = (vocab, merges, special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![], in_any_order=false))]
     fn from_merges(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -156,15 +162,24 @@ impl PyEncoder {
         ignore_merges: bool,
         special_rules: Option<&Bound<'_, PyMapping>>,
         normalizer: Vec<StepArguments>,
+        in_any_order: bool,
     ) -> PyResult<Self> {
         let tokens = token_list(vocab)?;
         let (special, rules, normalizer) =
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
-        let mut merged = MergedTokens::new(tokens, "id").map_err(to_python)?;
-        for (left, right) in &merges {
-            let (left, right) = (left.as_bytes(), right.as_bytes());
-            merged.add(&[left, right].concat(), left.len()).map_err(to_python)?;
-        }
+        let merges: Vec<_> = merges.iter().map(|(left, right)| (left.as_bytes(), right.as_bytes())).collect();
+        let in_order = |tokens| -> bytemill::error::Result<MergedTokens> {
+            let mut merged = MergedTokens::new(tokens, "id")?;
+            merges.iter().try_for_each(|(left, right)| merged.add(&[*left, right].concat(), left.len()))?;
+            Ok(merged)
+        };
+        let merged = match in_order(tokens) {
+            Ok(merged) => merged,
+            Err(error) => {
+                let merged = if in_any_order { merged_in_any_order(token_list(vocab)?, &merges) } else { None };
+                merged.ok_or_else(|| to_python(error))?
+            }
+        };
         py.detach(|| {
             let vocab = merged.finish(&[], special).map_err(to_python)?;
             Self::build(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer)

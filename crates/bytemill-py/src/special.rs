@@ -109,7 +109,11 @@ pub fn normalizer(steps: &[StepArguments]) -> PyResult<Normalizer> {
                 prefix = Some(if *scheme == "always" { Prefix::Always } else { Prefix::First });
                 continue;
             }
-            _ => return Err(PyValueError::new_err(format!("unknown step of a normalizer: {names:?}"))),
+            _ => {
+                // An argument may be compiled rules of a megabyte.
+                let shown: Vec<String> = names.iter().map(|name| name.chars().take(40).collect()).collect();
+                return Err(PyValueError::new_err(format!("unknown step of a normalizer: {shown:?}")));
+            }
         };
         if prefix.is_some() {
             return Err(PyValueError::new_err("Metaspace is the last step of a normalizer"));

@@ -1,10 +1,10 @@
 //! `StreamEncoder`, and the iterator behind `encode_iterable`.
 
 use crate::convert::{self, with_id_type};
-use crate::signals::CancellationCheck;
+use crate::signals::{CancellationCheck, to_python};
 use bytemill::encode::stream::{Stream, StreamAllowed};
 use bytemill::encode::{Encoder, Id};
-use bytemill::text::utf8::{Malformed, Utf8Stream};
+use bytemill::text::utf8::{Malformed, Utf8Stream, append};
 use numpy::PyArray1;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -152,7 +152,7 @@ impl PyTokenIterator {
             if let Some(chunk) = next {
                 let chunk = convert::string(chunk, self.n_chunks)?;
                 self.n_chunks += 1;
-                self.stream.text().push_str(&convert::text(&chunk)?);
+                append(&convert::text(&chunk)?, self.stream.text()).map_err(to_python)?;
             } else {
                 self.chunks = None;
             }

@@ -11,7 +11,7 @@ mod published;
 use bytemill::bpe;
 use bytemill::decode::Decoder;
 use bytemill::encode::{Allowed, no_interrupt};
-use bytemill::pretokenize::{BLOCK, NAMED, Pattern, Splits};
+use bytemill::pretokenize::{MAX_ENDS, NAMED, Pattern, Splits};
 use bytemill::train::merges::{Ties, learn};
 use common::{Chance, KINDS, Kind};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -41,7 +41,7 @@ fn splitter(criterion: &mut Criterion) {
         group.throughput(throughput(text.len()));
         for (name, pattern) in &patterns {
             group.bench_function(BenchmarkId::new(*name, kind_name), |bench| {
-                let mut ends = Vec::with_capacity(BLOCK);
+                let mut ends = Vec::with_capacity(MAX_ENDS);
                 bench.iter(|| n_pretokens(&mut pattern.splits(&text), &mut ends));
             });
         }

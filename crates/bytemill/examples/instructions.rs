@@ -11,7 +11,7 @@ mod common;
 use bytemill::bpe;
 use bytemill::decode::Decoder;
 use bytemill::encode::{Allowed, no_interrupt};
-use bytemill::pretokenize::{BLOCK, Pattern};
+use bytemill::pretokenize::{MAX_ENDS, Pattern};
 use bytemill::train::merges::{Ties, learn};
 use common::{Chance, KINDS, Kind, counted, encoder, generated};
 use std::hint::black_box;
@@ -88,7 +88,7 @@ fn run(part: &str, kind: Kind, n_bytes: usize) {
         split => {
             let name = split.strip_prefix("split-").expect("an unknown PART");
             let pattern = Pattern::new(Some(name)).unwrap();
-            let mut ends = Vec::with_capacity(BLOCK);
+            let mut ends = Vec::with_capacity(MAX_ENDS);
             measured_part(&mut || {
                 let mut splits = pattern.splits(&text);
                 while splits.fill(&mut ends).unwrap() {

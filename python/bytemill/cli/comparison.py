@@ -79,7 +79,7 @@ def compare(
     from bytemill.cli.failures import interruptible
     from bytemill.cli.output import ProgressDisplay
     from bytemill.comparison import compare as run
-    from bytemill.comparison.run import check_output_name
+    from bytemill.comparison.result import check_output_name
     from bytemill.corpus import parse_bytes
     from bytemill.storage.input_check import check_file_is_no_input
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str, int, int | None], None]
     """Called with what is done, the bytes done, and their number if it is known."""
-    from numpy.typing import NDArray
 
 
 PASSAGE_BYTES = 1 << 14
@@ -65,11 +64,7 @@ class TokenTable:
 
 
 def _is_utf8(token: bytes) -> bool:
-    try:
-        token.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return token.decode(errors="ignore").encode() == token
 
 
 class Units(NamedTuple):
@@ -201,7 +196,8 @@ def count_group(
     kept_bytes: int = 0,
     each_block: Callable[[bytes, NDArray[np.int64], Mapping[str, UnitCounts]], None] | None = None,
     num_threads: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
+    phase: str = "",
 ) -> GroupCounts:
     """Count a text group.
 
@@ -212,7 +208,8 @@ def count_group(
         kept_bytes: Keep this much of the text.
         each_block: Called with every block: its text, the ends of its units, and its counts by tokenizer.
         num_threads: Number of threads; by default one per core.
-        progress: Called with the number of bytes done. An exception that it raises ends the pass.
+        progress: Called with the bytes done. An exception that it raises ends the pass.
+        phase: Name of the work, for `progress`.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -224,32 +221,32 @@ def count_group(
     counts = GroupCounts(
         tokens={name: TokenCounter(each, tables[name], n_own) for name, each in tokenizers.items()}
     )
-    pending: deque[_Block] = deque()
+    pending: deque[tuple[Units, Future[TextMarks], dict[str, Future[UnitCounts]]]] = deque()
+    n_bytes = 0
 
     def collect() -> None:
-        block = pending.popleft()
-        counted = {name: job.result() for name, job in block.jobs.items()}
+        nonlocal n_bytes
+        (data, ends, _), marks, jobs = pending.popleft()
+        counted = {name: job.result() for name, job in jobs.items()}
         for name, (columns, _) in counted.items():
             counts.tokens[name].add(columns)
-        data, ends, _ = block.units
         sizes = np.diff(ends, prepend=0)
-        numbers = block.marks.result().numbers()
+        numbers = marks.result().numbers()
         counts.text.add({**numbers, "n_bytes": sizes, "n_documents": np.ones_like(sizes)})
         if each_block is not None:
             each_block(data, ends, counted)
+        n_bytes += len(data)
         if progress:
-            progress(block.n_bytes_before + len(data))
+            progress(phase, n_bytes, corpus.total_bytes)
 
     threads = ThreadPoolExecutor(n_threads, "measure")
     try:
         for units in read_units(corpus):
             data, ends, _ = units
             marks = threads.submit(TextMarks, data, ends)
-            jobs = {
-                name: threads.submit(counter.count, data, ends, marks)
-                for name, counter in counts.tokens.items()
-            }
-            pending.append(_Block(units, counts.n_bytes, marks, jobs))
+            own = counts.tokens.items()
+            jobs = {name: threads.submit(counter.count, data, ends, marks) for name, counter in own}
+            pending.append((units, marks, jobs))
             digest.update(data)
             if not counts.n_bytes:
                 text = data[: 4 * _SAMPLE_CHARACTERS].decode("utf-8", "ignore")
@@ -266,16 +263,6 @@ def count_group(
         threads.shutdown(cancel_futures=True)
     counts.sha256 = digest.hexdigest()
     return counts
-
-
-@dataclass
-class _Block:
-    """A block of text that is being counted."""
-
-    units: Units
-    n_bytes_before: int
-    marks: Future[TextMarks]
-    jobs: dict[str, Future[UnitCounts]]
 
 
 def unit_encoder(tokenizer: Tokenizer, num_threads: int | None) -> AnyDocumentEncoder:

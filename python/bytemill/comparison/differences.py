@@ -62,22 +62,21 @@ class TextDifference:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
-        excerpts = [
-            {
-                "number": excerpt.number,
-                "n_tokens": list(excerpt.n_tokens),
-                "n_bytes": excerpt.n_bytes,
-                "text": excerpt.text,
-            }
-            for excerpt in self.excerpts
-        ]
         return {
             "first": self.first,
             "second": self.second,
             "n_shared": self.n_shared,
             "n_boundaries": list(self.n_boundaries),
             "shares": list(self.shares),
-            "excerpts": excerpts,
+            "excerpts": [
+                {
+                    "number": own.number,
+                    "n_tokens": list(own.n_tokens),
+                    "n_bytes": own.n_bytes,
+                    "text": own.text,
+                }
+                for own in self.excerpts
+            ],
         }
 
     def show(self, tokenizers: Mapping[str, Tokenizer]) -> None:
@@ -176,26 +175,17 @@ class DifferenceCounter:
                 difference.n_shared += own.n_shared(other)
                 a, b = difference.n_boundaries
                 difference.n_boundaries = (a + own.n(), b + other.n())
-            self._keep_extremes(difference, data, ends, sizes, (first["n_tokens"], second["n_tokens"]))
+            n_tokens = first["n_tokens"], second["n_tokens"]
+            ratios = np.abs(np.log(np.maximum(1, n_tokens[0]) / np.maximum(1, n_tokens[1])))
+            ratios[sizes < _MIN_BYTES] = 0
+            for unit in np.argsort(-ratios, kind="stable")[:N_DOCUMENTS].tolist():
+                if ratios[unit] > 0:
+                    size, end = int(sizes[unit]), int(ends[unit])
+                    text = data[end - size : end][:_EXCERPT_BYTES].decode(errors="ignore")
+                    both = (int(n_tokens[0][unit]), int(n_tokens[1][unit]))
+                    difference.excerpts.append(Excerpt(self._n_units + unit + 1, both, size, text))
+            difference.excerpts = nlargest(N_DOCUMENTS, difference.excerpts, key=_extremity)
         self._n_units += len(ends)
-
-    def _keep_extremes(
-        self,
-        difference: TextDifference,
-        data: bytes,
-        ends: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-        n_tokens: tuple[NDArray[np.int64], NDArray[np.int64]],
-    ) -> None:
-        ratios = np.abs(np.log(np.maximum(1, n_tokens[0]) / np.maximum(1, n_tokens[1])))
-        ratios[sizes < _MIN_BYTES] = 0
-        for unit in np.argsort(-ratios, kind="stable")[:N_DOCUMENTS].tolist():
-            if ratios[unit] > 0:
-                start = int(ends[unit] - sizes[unit])
-                text = data[start : min(int(ends[unit]), start + _EXCERPT_BYTES)].decode(errors="ignore")
-                counts = (int(n_tokens[0][unit]), int(n_tokens[1][unit]))
-                difference.excerpts.append(Excerpt(self._n_units + unit + 1, counts, int(sizes[unit]), text))
-        difference.excerpts = nlargest(N_DOCUMENTS, difference.excerpts, key=_extremity)
 
 
 def _extremity(excerpt: Excerpt) -> tuple[float, int]:
@@ -227,18 +217,10 @@ def vocabulary_difference(
         for group, uses in histograms.items():
             total = int(uses[name].sum())
             counts = uses[name][numbers]
-            counted = [(own[at][1], int(counts[at])) for at in np.flatnonzero(counts)]
-            found[group] = [
-                (token, n, n / total)
-                for token, n in nlargest(N_TOKENS, counted, key=lambda each: (each[1], each[0]))
-            ]
+            counted = ((int(counts[at]), own[at][1]) for at in np.flatnonzero(counts))
+            found[group] = [(token, n, n / total) for n, token in nlargest(N_TOKENS, counted)]
         return found
 
-    return VocabularyDifference(
-        first,
-        second,
-        n_common,
-        (len(tokens[first]) - n_common, len(tokens[second]) - n_common),
-        most_used(first, second),
-        most_used(second, first),
-    )
+    n_only = (len(tokens[first]) - n_common, len(tokens[second]) - n_common)
+    only_first, only_second = most_used(first, second), most_used(second, first)
+    return VocabularyDifference(first, second, n_common, n_only, only_first, only_second)

@@ -22,7 +22,7 @@ from bytemill.system.units import format_count
 
 if TYPE_CHECKING:
     from bytemill.comparison.figures import Value
-    from bytemill.comparison.result import ComparisonData, Rows
+    from bytemill.comparison.result import Comparison, Rows
 
 
 _CHARTS = ("trigram_bits_per_byte", "bytes_per_token", "whole_words")
@@ -32,21 +32,27 @@ _N_DOCUMENTS = 10
 _N_EXCERPTS = 3
 
 
-def report(comparison: ComparisonData) -> str:
+def report(comparison: Comparison) -> str:
     """Render the page, which loads nothing from elsewhere."""
-    names = list(comparison.tokenizers)
+    parallel = comparison.parallel
+    figures = ((own.title, own.formula, own.blind_to) for own in FIGURES.values())
+    tokenizers = (
+        (name, about["fingerprint"][:16], format_count(about["n_vocab"]))
+        for name, about in comparison.tokenizers.items()
+    )
+    texts = (
+        (name, _inputs(about["inputs"]), about["sha256"][:16]) for name, about in comparison.groups.items()
+    )
     return render(
         "comparison.html",
         "bytemill.comparison",
-        names=[_shown(name) for name in names],
+        names=[_shown(name) for name in comparison.tokenizers],
         n_bytes=sum(about["n_bytes"] for about in comparison.groups.values()),
         groups=[group_section(comparison, group, number) for number, group in enumerate(comparison.groups)],
-        parallel=comparison.parallel,
+        parallel=parallel,
         overview=_overview(comparison),
-        languages=comparison.parallel
-        and _table(
-            f"Tokens relative to {comparison.parallel.reference}", language_rows(comparison, by_cost=True)
-        ),
+        languages=parallel
+        and _table(f"Tokens relative to {parallel.reference}", language_rows(comparison, by_cost=True)),
         lorenz=_lorenz(comparison),
         boundaries=_table("Boundaries that both have", boundary_rows(comparison), 2),
         vocabularies=_table("Vocabularies, without special tokens", vocabulary_rows(comparison)),
@@ -63,42 +69,15 @@ def report(comparison: ComparisonData) -> str:
         ],
         costs=_table("Cost for the model", cost_rows(comparison)),
         speed=_table("Speed and memory on this machine", speed_rows(comparison)),
-        meaning=_table(
-            "Figures",
-            [
-                ("figure", "formula", "it does not show"),
-                *((own.title, own.formula, own.blind_to) for own in FIGURES.values()),
-            ],
-            3,
-        ),
-        tokenizers=_table(
-            "Tokenizers",
-            [
-                ("tokenizer", "fingerprint", "ids"),
-                *(
-                    (name, about["fingerprint"][:16], format_count(about["n_vocab"]))
-                    for name, about in comparison.tokenizers.items()
-                ),
-            ],
-            2,
-        ),
-        texts=_table(
-            "Texts",
-            [
-                ("group", "inputs", "SHA-256 of the text"),
-                *(
-                    (name, _inputs(about["inputs"]), about["sha256"][:16])
-                    for name, about in comparison.groups.items()
-                ),
-            ],
-            3,
-        ),
+        meaning=_table("Figures", [("figure", "formula", "it does not show"), *figures], 3),
+        tokenizers=_table("Tokenizers", [("tokenizer", "fingerprint", "ids"), *tokenizers], 2),
+        texts=_table("Texts", [("group", "inputs", "SHA-256 of the text"), *texts], 3),
         version=comparison.version,
         settings=", ".join(f"{name} {value}" for name, value in comparison.settings.items()),
     )
 
 
-def group_section(comparison: ComparisonData, group: str, number: int) -> dict[str, Any]:
+def group_section(comparison: Comparison, group: str, number: int) -> dict[str, Any]:
     """Return what a page says of a text group: sentences, figures, a table and samples.
 
     Args:
@@ -113,15 +92,12 @@ def group_section(comparison: ComparisonData, group: str, number: int) -> dict[s
         for value in values.values()
         if value.value is None and value.note
     }
+    verdicts = (_verdict(name, figures[name], comparison.best[group][name]) for name in _CHARTS[:2])
     return {
         "name": _shown(group),
         "n_bytes": comparison.groups[group]["n_bytes"],
         "n_units": comparison.groups[group]["n_units"],
-        "sentences": [
-            sentence
-            for name in _CHARTS[:2]
-            if (sentence := _verdict(name, figures[name], comparison.best[group][name]))
-        ],
+        "sentences": list(filter(None, verdicts)),
         "figures": _interval_figures(comparison, group, number) + _size_figures(comparison, group, number),
         "table": _table(
             f"All figures on {group}, with 95 % intervals; ★ shown to be best",
@@ -132,7 +108,7 @@ def group_section(comparison: ComparisonData, group: str, number: int) -> dict[s
     }
 
 
-def _overview(comparison: ComparisonData) -> list[Figure]:
+def _overview(comparison: Comparison) -> list[Figure]:
     """Return heat maps of the figures that matter most, by tokenizer and group."""
     groups, names = list(comparison.groups), list(comparison.tokenizers)
     if len(groups) < 2:
@@ -161,41 +137,33 @@ def _table(caption: str, rows: Rows, n_text_columns: int = 1) -> Table | None:
     return Table(_shown(caption), header, shown, n_text_columns) if shown else None
 
 
-def _excerpts(comparison: ComparisonData, group: str) -> list[dict[str, Any]]:
+def _excerpts(comparison: Comparison, group: str) -> list[dict[str, Any]]:
     """Return the document of each pair that differs most, as both tokenizers divide it."""
-    return [
-        {
-            "number": own.excerpts[0].number,
-            "sides": [
-                (_shown(name), n, tokens)
-                for name, n, tokens in zip(
-                    (own.first, own.second), own.excerpts[0].n_tokens, own.excerpts[0].tokens, strict=True
-                )
-            ],
-        }
-        for own in comparison.differences[group][:_N_EXCERPTS]
-        if own.excerpts and own.excerpts[0].tokens
-    ]
+    found: list[dict[str, Any]] = []
+    for own in comparison.differences[group][:_N_EXCERPTS]:
+        if own.excerpts and (tokens := own.excerpts[0].tokens):
+            names = _shown(own.first), _shown(own.second)
+            sides = list(zip(names, own.excerpts[0].n_tokens, tokens, strict=True))
+            found.append({"number": own.excerpts[0].number, "sides": sides})
+    return found
 
 
-def _interval_figures(comparison: ComparisonData, group: str, number: int) -> list[Figure]:
+def _interval_figures(comparison: Comparison, group: str, number: int) -> list[Figure]:
     """Return charts of figures with their intervals."""
     charts: list[Figure] = []
     for name in _CHARTS:
         figure = FIGURES[name]
         factor = 100 if figure.is_share else 1
-        rows = [
-            Interval(
-                _shown(tokenizer),
-                factor * own.value,
-                factor * (own.value if own.low is None else own.low),
-                factor * (own.value if own.high is None else own.high),
-                format_value(figure, own),
-                f"f{colour % _N_COLOURS + 1}",
-            )
-            for colour, (tokenizer, own) in enumerate(comparison.values[group][name].items())
-            if own.value is not None
-        ]
+        rows: list[Interval] = []
+        for colour, (tokenizer, own) in enumerate(comparison.values[group][name].items()):
+            if own.value is not None:
+                ends = (
+                    own.value if own.low is None else own.low,
+                    own.value if own.high is None else own.high,
+                )
+                value, low, high = (factor * each for each in (own.value, *ends))
+                shown, css_class = format_value(figure, own), f"f{colour % _N_COLOURS + 1}"
+                rows.append(Interval(_shown(tokenizer), value, low, high, shown, css_class))
         if len(rows) > 1:
             axis = f"{figure.title}{' (%)' if figure.is_share else ''}, {figure.better} is better"
             key = f"group-{number}-{name.replace('_', '-')}"
@@ -204,7 +172,7 @@ def _interval_figures(comparison: ComparisonData, group: str, number: int) -> li
     return charts
 
 
-def _lorenz(comparison: ComparisonData) -> Figure | None:
+def _lorenz(comparison: Comparison) -> Figure | None:
     """Return the Lorenz curves over the languages."""
     if comparison.parallel is None:
         return None
@@ -227,15 +195,14 @@ def _lorenz(comparison: ComparisonData) -> Figure | None:
     return Figure(chart, "The further below the diagonal, the more unevenly languages are treated.")
 
 
-def _size_figures(comparison: ComparisonData, group: str, number: int) -> list[Figure]:
+def _size_figures(comparison: Comparison, group: str, number: int) -> list[Figure]:
     """Return charts of figures against the size of the vocabulary."""
     figures: list[Figure] = []
     for name in _CHARTS[:2]:
+        by_tokenizer = comparison.by_size.get(group, {}).get(name, {})
         series = [
             Series(_shown(tokenizer), colour % _N_COLOURS + 1, points)
-            for colour, (tokenizer, values) in enumerate(
-                comparison.by_size.get(group, {}).get(name, {}).items()
-            )
+            for colour, (tokenizer, values) in enumerate(by_tokenizer.items())
             if (points := [(size, value.value) for size, value in values if value.value is not None])
         ]
         if series and len({x for one in series for x, _ in one.points}) > 1:
@@ -260,12 +227,10 @@ def _verdict(name: str, values: dict[str, Value], best: str | None) -> str:
     known = [value for value in values.values() if value.value is not None]
     if len(known) < 2:
         return ""
-    title = FIGURES[name].title
+    title, beyond = FIGURES[name].title, "its difference to each other one has a 95 % interval beyond 0"
     if best is None:
         return f"No tokenizer is shown to be best by {title}."
-    return (
-        f"{_shown(best)} is best by {title}: its difference to each other one has a 95 % interval beyond 0."
-    )
+    return f"{_shown(best)} is best by {title}: {beyond}."
 
 
 def _inputs(names: list[str]) -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.analysis.inspection import visible
 from bytemill.comparison.figures import FIGURES, format_value
+from bytemill.errors import CorpusError
+from bytemill.storage import write_file
 from bytemill.system.units import format_bytes, format_count, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    import os
+    from collections.abc import Callable, Iterable
 
     from bytemill.analysis.inspection import TextToken
     from bytemill.comparison.costs import ModelCost, Parallel, Speed
@@ -25,8 +29,11 @@ Rows = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class ComparisonData:
-    """Figures of tokenizers on text groups, and what they were computed from."""
+class Comparison:
+    """Figures of tokenizers on text groups, and what they were computed from.
+
+    Equal tokenizers, texts and settings give equal results, to the last byte.
+    """
 
     tokenizers: dict[str, dict[str, Any]]
     """Name -> n_vocab, pattern, fingerprint."""
@@ -53,23 +60,25 @@ class ComparisonData:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
-
-        def points(values: list[tuple[int, Value]]) -> list[dict[str, Any]]:
-            return [{"n_vocab": size, **value.to_dict()} for size, value in values]
-
         return {
             "bytemill_version": self.version,
             "settings": self.settings,
             "tokenizers": self.tokenizers,
             "groups": self.groups,
             "values": {
-                group: {figure: _dicts(own) for figure, own in figures.items()}
+                group: {
+                    figure: {name: value.to_dict() for name, value in values.items()}
+                    for figure, values in figures.items()
+                }
                 for group, figures in self.values.items()
             },
             "best": self.best,
             "by_size": {
                 group: {
-                    figure: {name: points(values) for name, values in own.items()}
+                    figure: {
+                        name: [{"n_vocab": size, **value.to_dict()} for size, value in values]
+                        for name, values in own.items()
+                    }
                     for figure, own in figures.items()
                 }
                 for group, figures in self.by_size.items()
@@ -80,21 +89,37 @@ class ComparisonData:
                 for group, differences in self.differences.items()
             },
             "vocabularies": [own.to_dict() for own in self.vocabularies],
-            "model_costs": _dicts(self.costs),
-            **({"speed": _dicts(self.speed)} if self.speed else {}),
+            "model_costs": {name: asdict(own) for name, own in self.costs.items()},
+            **({"speed": {name: asdict(own) for name, own in self.speed.items()}} if self.speed else {}),
         }
 
     def to_json(self) -> str:
         """Return the result as JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2) + "\n"
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the result as a page (.html), JSON (.json), Markdown (.md), CSV (.csv) or LaTeX (.tex), by the name.
 
-def _dicts(own: Mapping[str, Value | ModelCost | Speed]) -> dict[str, dict[str, Any]]:
-    return {name: each.to_dict() for name, each in own.items()}
+        Raises:
+            CorpusError: The name has another ending.
+            OutputError: The file cannot be written.
+            StorageError: The object store of a URL cannot be written.
+        """
+        check_output_name(path)
+        write_file(path, WRITERS[Path(path).suffix](self).encode())
+
+
+def check_output_name(path: str | os.PathLike[str]) -> None:
+    """Raise CorpusError if the ending of a name is none that `Comparison.save` writes."""
+    if Path(path).suffix not in WRITERS:
+        raise CorpusError(
+            f"{path} does not say which format to write",
+            hint=f"end the name with one of {', '.join(WRITERS)}",
+        )
 
 
 def figure_rows(
-    comparison: ComparisonData, group: str, *, with_interval: bool = False, star: str | None = None
+    comparison: Comparison, group: str, *, with_interval: bool = False, star: str | None = None
 ) -> Rows:
     """All figures of a group.
 
@@ -108,16 +133,13 @@ def figure_rows(
     rows: Rows = [("figure", *names)]
     for figure, values in comparison.values[group].items():
         best = None if star is None else comparison.best[group][figure]
-        cells = (
-            (f"{star} " if name == best else "")
-            + format_value(FIGURES[figure], values[name], with_interval=with_interval)
-            for name in names
-        )
+        shown = (format_value(FIGURES[figure], values[name], with_interval=with_interval) for name in names)
+        cells = (f"{star} {cell}" if name == best else cell for name, cell in zip(names, shown, strict=True))
         rows.append((FIGURES[figure].title, *cells))
     return rows
 
 
-def language_rows(comparison: ComparisonData, *, by_cost: bool = False) -> Rows:
+def language_rows(comparison: Comparison, *, by_cost: bool = False) -> Rows:
     """Tokens of each language relative to the reference, and Gini coefficients.
 
     Args:
@@ -127,15 +149,13 @@ def language_rows(comparison: ComparisonData, *, by_cost: bool = False) -> Rows:
     own = comparison.parallel
     if own is None:
         return []
-    names = list(own.premiums)
-    languages = list(own.premiums[names[0]])
+    names, premiums = list(own.premiums), list(own.premiums.values())
+    languages = list(premiums[0])
     if by_cost:
-        languages.sort(key=lambda language: own.premiums[names[0]][language] or 0.0)
+        languages.sort(key=lambda language: premiums[0][language] or 0.0)
     rows: Rows = [("language", *names)]
-    rows += [
-        (language, *(_number(own.premiums[name][language], "{:.2f}") for name in names))
-        for language in languages
-    ]
+    for language in languages:
+        rows.append((language, *(_number(each[language], "{:.2f}") for each in premiums)))
     for title, values in (
         ("Gini coefficient", own.gini),
         ("Gini coefficient, mean over lines", own.line_gini),
@@ -144,7 +164,7 @@ def language_rows(comparison: ComparisonData, *, by_cost: bool = False) -> Rows:
     return rows
 
 
-def boundary_rows(comparison: ComparisonData) -> Rows:
+def boundary_rows(comparison: Comparison) -> Rows:
     """Boundaries that pairs of tokenizers share, by group."""
     rows: Rows = [("group", "tokenizers", "boundaries shared", "of the first", "of the second")]
     for group, differences in comparison.differences.items():
@@ -154,7 +174,7 @@ def boundary_rows(comparison: ComparisonData) -> Rows:
     return rows
 
 
-def vocabulary_rows(comparison: ComparisonData) -> Rows:
+def vocabulary_rows(comparison: Comparison) -> Rows:
     """Tokens that pairs of vocabularies have in common."""
     rows: Rows = [("tokenizers", "common", "only the first", "only the second", "common / all")]
     for own in comparison.vocabularies:
@@ -163,7 +183,7 @@ def vocabulary_rows(comparison: ComparisonData) -> Rows:
     return rows
 
 
-def token_rows(comparison: ComparisonData, group: str, n: int) -> Rows:
+def token_rows(comparison: Comparison, group: str, n: int) -> Rows:
     """The most used tokens that only one of a pair has, in a group."""
     rows: Rows = [("tokenizer", "lacks a token of", "tokens by use")]
     for own in comparison.vocabularies:
@@ -171,32 +191,24 @@ def token_rows(comparison: ComparisonData, group: str, n: int) -> Rows:
             (own.second, own.first, own.only_first),
             (own.first, own.second, own.only_second),
         ):
-            shown = [
-                f"{visible(token).replace(' ', '␣')} {format_count(uses)}×"
-                for token, uses, _ in tokens[group][:n]
-            ]
-            rows.append((name, other, ", ".join(shown) or "none"))
+            used = ((visible(token).replace(" ", "␣"), uses) for token, uses, _ in tokens[group][:n])
+            shown = ", ".join(f"{token} {format_count(uses)}×" for token, uses in used)
+            rows.append((name, other, shown or "none"))
     return rows
 
 
-def document_rows(comparison: ComparisonData, group: str, n: int) -> Rows:
+def document_rows(comparison: Comparison, group: str, n: int) -> Rows:
     """The documents on which pairs differ most, in a group."""
     rows: Rows = [("tokenizers", "document or passage", "tokens", "bytes", "begins with")]
-    rows += [
-        (
-            f"{own.first}, {own.second}",
-            format_count(excerpt.number),
-            ", ".join(map(format_count, excerpt.n_tokens)),
-            format_count(excerpt.n_bytes),
-            visible(excerpt.text[:60].encode()),
-        )
-        for own in comparison.differences[group]
-        for excerpt in own.excerpts[:n]
-    ]
+    for own in comparison.differences[group]:
+        for each in own.excerpts[:n]:
+            n_tokens, text = ", ".join(map(format_count, each.n_tokens)), visible(each.text[:60].encode())
+            numbers = (format_count(each.number), n_tokens, format_count(each.n_bytes))
+            rows.append((f"{own.first}, {own.second}", *numbers, text))
     return rows
 
 
-def cost_rows(comparison: ComparisonData) -> Rows:
+def cost_rows(comparison: Comparison) -> Rows:
     """What each tokenizer costs the model."""
     rows: Rows = [(f"for {comparison.settings['model']}", *comparison.costs)]
     if not comparison.costs:
@@ -218,7 +230,7 @@ def cost_rows(comparison: ComparisonData) -> Rows:
     return rows
 
 
-def speed_rows(comparison: ComparisonData) -> Rows:
+def speed_rows(comparison: Comparison) -> Rows:
     """Speed and memory of each tokenizer."""
     rows: Rows = [("one thread, new text", *comparison.speed)]
     if comparison.speed:
@@ -237,28 +249,27 @@ def _size(value: float | None) -> str:
     return "–" if value is None else format_bytes(value)
 
 
-def markdown(comparison: ComparisonData) -> str:
+def markdown(comparison: Comparison) -> str:
     """Return a Markdown table for each group, with intervals, then those of differences, vocabularies and costs."""
-    tables: list[tuple[str, Rows]] = []
+    texts: list[str] = []
+
+    def add(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+        rule = "|---|" + "---:|" * (len(header) - 1) + "\n"
+        first, *lines = (f"| {' | '.join(row)} |\n" for row in (_escaped(header), *rows))
+        texts.append(f"## {_escaped([title])[0]}\n\n{first}{rule}{''.join(lines)}")
+
     for group in comparison.values:
         header, *rows = figure_rows(comparison, group, with_interval=True)
-        tables.append((group, [_escaped(header), *rows]))
-    for title, rows in (
-        ("Boundaries", boundary_rows(comparison)),
-        ("Vocabularies", vocabulary_rows(comparison)),
-        ("Costs", cost_rows(comparison)),
-    ):
-        if len(rows) > 1:
-            tables.append((title, list(map(_escaped, rows))))
-    texts: list[str] = []
-    for title, rows in tables:
-        header, *lines = (f"| {' | '.join(row)} |\n" for row in rows)
-        rule = "|---|" + "---:|" * (len(rows[0]) - 1) + "\n"
-        texts.append(f"## {_escaped([title])[0]}\n\n{header}{rule}{''.join(lines)}")
+        add(group, header, rows)
+    others = {"Boundaries": boundary_rows, "Vocabularies": vocabulary_rows, "Costs": cost_rows}
+    for title, table in others.items():
+        header, *rows = table(comparison)
+        if rows:
+            add(title, header, map(_escaped, rows))
     return "\n".join(texts)
 
 
-def comma_separated(comparison: ComparisonData) -> str:
+def comma_separated(comparison: Comparison) -> str:
     """Return a row for each group, figure and tokenizer."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -271,7 +282,7 @@ def comma_separated(comparison: ComparisonData) -> str:
     return buffer.getvalue()
 
 
-def latex(comparison: ComparisonData) -> str:
+def latex(comparison: Comparison) -> str:
     """Return a tabular for each group."""
     lines: list[str] = []
     for group in comparison.values:
@@ -303,3 +314,12 @@ _TEX = {
 
 def _tex(text: str) -> str:
     return "".join(_TEX.get(c) or ("\\" + c if c in "&%$#_{}" else c) for c in text)
+
+
+WRITERS: dict[str, Callable[[Comparison], str]] = {
+    ".json": Comparison.to_json,
+    ".md": markdown,
+    ".csv": comma_separated,
+    ".tex": latex,
+}
+"""By the ending of the name; `run` adds the page, whose templates take long to import."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,11 +15,10 @@ from bytemill.comparison.counting import SYNTAX_BYTES, SyntaxMarks, TokenTable, 
 from bytemill.comparison.differences import DifferenceCounter, pairs_of, vocabulary_difference
 from bytemill.comparison.figures import FIGURES, Counted, Value, best_of
 from bytemill.comparison.ngram import NgramModels
-from bytemill.comparison.result import ComparisonData, comma_separated, latex, markdown
+from bytemill.comparison.result import WRITERS, Comparison
 from bytemill.corpus import Corpus
 from bytemill.corpus.options import check_separator
 from bytemill.errors import CorpusError, TokenizerError
-from bytemill.storage import write_file
 from bytemill.tokenizer import open_tokenizer
 from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -42,47 +41,13 @@ _SAMPLES, _LEAST_SAMPLE = 1600, 100
 _ENDINGS = frozenset({".json", ".tiktoken", ".gguf", ".model", ".bpe", ".txt"})
 
 
-@dataclass(frozen=True)
-class Comparison(ComparisonData):
-    """Figures of tokenizers on text groups.
-
-    Equal tokenizers, texts and settings give equal results, to the last byte.
-    """
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result as a page (.html), JSON (.json), Markdown (.md), CSV (.csv) or LaTeX (.tex), by the name.
-
-        Raises:
-            CorpusError: The name has another ending.
-            OutputError: The file cannot be written.
-            StorageError: The object store of a URL cannot be written.
-        """
-        check_output_name(path)
-        write_file(path, _WRITERS[Path(path).suffix](self).encode())
-
-
-def _page(comparison: ComparisonData) -> str:
+def _page(comparison: Comparison) -> str:
     from bytemill.comparison.page import report  # templates are loaded for a page alone
 
     return report(comparison)
 
 
-_WRITERS: dict[str, Callable[[ComparisonData], str]] = {
-    ".html": _page,
-    ".json": ComparisonData.to_json,
-    ".md": markdown,
-    ".csv": comma_separated,
-    ".tex": latex,
-}
-
-
-def check_output_name(path: str | os.PathLike[str]) -> None:
-    """Raise CorpusError if the ending of a name is none that `Comparison.save` writes."""
-    if Path(path).suffix not in _WRITERS:
-        raise CorpusError(
-            f"{path} does not say which format to write",
-            hint=f"end the name with one of {', '.join(_WRITERS)}",
-        )
+WRITERS[".html"] = _page
 
 
 def compare(
@@ -178,28 +143,28 @@ def compare(
             kept_bytes=max(ngram_bytes, SYNTAX_BYTES, SAMPLE_BYTES if speed else 0),
             each_block=differences.add,
             num_threads=num_threads,
-            progress=progress and partial(_report, progress, f"counting {group}", corpus.total_bytes),
+            progress=progress,
+            phase=f"counting {group}",
         )
         if not counts.n_bytes:
-            raise CorpusError(f"the group {group!r} has no text", hint="give files that are not empty")
+            raise _no_text(group)
         begin = partial(progress, f"n-gram models of {group}", 0, None) if progress else lambda: None
         models = NgramModels(counts.first_blocks(ngram_bytes), seed, num_threads, begin)
-        figures = _figures(
-            measured, tables, counts, models=models, syntax=SyntaxMarks(counts, num_threads), seed=seed
-        )
+        figures = _figures(measured, tables, counts, models, SyntaxMarks(counts, num_threads), seed)
         result.best[group] = {
             name: best_of(FIGURES[name], {each: values[each] for each in opened})
             for name, values in figures.items()
         }
-        kept = {
-            figure: {name: replace(value, samples=None) for name, value in values.items()}
-            for figure, values in figures.items()
+        for values in figures.values():
+            for name, value in values.items():
+                values[name] = replace(value, samples=None)
+        result.values[group] = {
+            figure: {name: own[name] for name in opened} for figure, own in figures.items()
         }
-        result.values[group] = {figure: {name: own[name] for name in opened} for figure, own in kept.items()}
         if sizes:
             result.by_size[group] = {
                 figure: {name: [(size, own[each]) for size, each in names_by_size[name]] for name in opened}
-                for figure, own in kept.items()
+                for figure, own in figures.items()
             }
         for difference in differences.differences:
             difference.show(opened)
@@ -231,11 +196,10 @@ def compare(
     return result
 
 
-def _figures(
+def _figures(  # noqa: PLR0917 (those of `Counted`)
     tokenizers: Mapping[str, Tokenizer],
     tables: Mapping[str, TokenTable],
     counts: GroupCounts,
-    *,
     models: NgramModels,
     syntax: SyntaxMarks,
     seed: int,
@@ -244,16 +208,8 @@ def _figures(
     values: dict[str, dict[str, Value]] = {name: {} for name in FIGURES}
     for name, tokenizer in tokenizers.items():
         own = counts.tokens[name]
-        counted = Counted(
-            tokenizer,
-            tables[name],
-            counts.text.columns | own.sums.columns,
-            own.lengths,
-            own.histogram,
-            models,
-            syntax,
-            seed,
-        )
+        columns = counts.text.columns | own.sums.columns
+        counted = Counted(tokenizer, tables[name], columns, own.lengths, own.histogram, models, syntax, seed)
         for figure in FIGURES.values():
             values[figure.name][name] = figure.compute(counted)
     return values
@@ -266,16 +222,15 @@ def _open_all(
     if isinstance(tokenizers, Mapping):
         named = list(tokenizers.items())
     else:
-        given = [tokenizers] if isinstance(tokenizers, str) else list(tokenizers)
-        names = iter(_names_of([each for each in given if not isinstance(each, Tokenizer)]))
+        own = [tokenizers] if isinstance(tokenizers, str) else list(tokenizers)
+        names = iter(_names_of([each for each in own if not isinstance(each, Tokenizer)]))
         named = [
             (f"tokenizer {number}" if isinstance(each, Tokenizer) else next(names), each)
-            for number, each in enumerate(given, 1)
+            for number, each in enumerate(own, 1)
         ]
     if not 2 <= len(named) <= MAX_TOKENIZERS:
-        raise TokenizerError(
-            f"{len(named)} tokenizers cannot be compared", hint=f"give 2 to {MAX_TOKENIZERS} of them"
-        )
+        what = f"{len(named)} tokenizers cannot be compared"
+        raise TokenizerError(what, hint=f"give 2 to {MAX_TOKENIZERS} of them")
     opened: dict[str, Tokenizer] = {}
     for name, each in named:
         if name in opened:
@@ -317,15 +272,13 @@ def _open_groups(texts: Texts | Mapping[str, Texts], documents: str) -> dict[str
     groups = dict(texts) if isinstance(texts, Mapping) else {"text": texts}
     if not groups:
         raise CorpusError("there is no text to compare on", hint="give a file")
-    opened = {
-        name: own if isinstance(own, Corpus) else Corpus(own, documents=documents)
-        for name, own in groups.items()
-    }
-    for name, corpus in opened.items():
-        if corpus.total_bytes == 0:
-            raise CorpusError(f"the group {name!r} has no text", hint="give files that are not empty")
+    opened: dict[str, Corpus] = {}
+    for name, own in groups.items():
+        opened[name] = own if isinstance(own, Corpus) else Corpus(own, documents=documents)
+        if opened[name].total_bytes == 0:
+            raise _no_text(name)
     return opened
 
 
-def _report(progress: Progress, what: str, total: int | None, n_bytes: int) -> None:
-    progress(what, n_bytes, total)
+def _no_text(group: str) -> CorpusError:
+    return CorpusError(f"the group {group!r} has no text", hint="give files that are not empty")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from bytemill.corpus import Corpus
 from bytemill.errors import CorpusError
 from bytemill.lm.batches import key_of, permuted
-from bytemill.system.atomic_files import AtomicFile, make_folder, write_bytes, write_json
+from bytemill.system.atomic_files import AtomicFile, make_folder, write_json
 from bytemill.system.records import read_json_object
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ class StoredText:
         try:
             ends = self.ends
             is_whole = ends.ndim == 1 and ends.dtype == np.int64 and int(ends[-1]) == self.n_bytes
-            return (
-                is_whole and bool((np.diff(ends, prepend=0) > 0).all()) and self._about()["source"] == source
-            )
+            is_whole = is_whole and bool((np.diff(ends, prepend=0) > 0).all())
+            return is_whole and self._about()["source"] == source
         except (OSError, ValueError, EOFError, KeyError, IndexError):
             return False
 
@@ -78,8 +77,7 @@ class StoredText:
         left, n_documents, epoch = n_bytes, len(self.ends), 0
         while left > 0:
             for document in self.documents(document_order(n_documents, seed, epoch)):
-                text = document if len(document) <= left else cut(document, left)
-                if text:
+                if text := cut(document, left):
                     yield text.decode()
                 left -= len(document)
                 if left <= 0:
@@ -151,7 +149,8 @@ def store_text(
             f"documents is {documents!r}, which does not occur in {', '.join(inputs)}",
             hint=f'documents are "file", "line" or the special token that ends them, such as {END}',
         )
-    write_bytes(folder / "ends.npy", _npy(np.array(ends[1:], np.int64)))
+    with AtomicFile(folder / "ends.npy") as file:
+        np.save(cast("Any", file), np.array(ends[1:], np.int64))
     write_json(about, {"source": source, "sha256": digest.hexdigest()})
     return stored
 
@@ -160,21 +159,11 @@ def _documents(corpus: Corpus) -> Iterator[bytes]:
     """Yield whole documents; those of several batches are joined."""
     begun = b""
     for batch in corpus.read():
-        data = bytes(batch.data)
-        start = 0
-        ends = batch.ends.tolist()
-        for number, end in enumerate(ends):
+        data, ends = bytes(batch.data), batch.ends.tolist()
+        for number, (start, end) in enumerate(pairwise([0, *ends]), 1):
             begun += data[start:end]
-            start = end
-            if batch.is_open and number == len(ends) - 1:
-                break
-            yield begun
-            begun = b""
+            if not batch.is_open or number < len(ends):
+                yield begun
+                begun = b""
     if begun:
         yield begun
-
-
-def _npy(array: NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()

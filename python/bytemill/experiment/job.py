@@ -1,26 +1,29 @@
-"""The work of one cell: train a model as `bytemill lm train` does, and score it.
+"""The work of one cell: train a model as `bytemill lm train` does, and score it, in a process of its own.
 
-`cell_job` collects what a job needs: the settings of its run, texts to score on, and hashes of what its
-result depends on.
+`cell_job` collects what a job needs: the settings of its run, texts to score on, and hashes of what its result depends
+on. `main` is the program of the process, which `runner` starts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
-from dataclasses import asdict, dataclass, field, replace
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from bytemill.data import TokenShards
-from bytemill.errors import CheckpointError, RunConfigError, TrainingDivergedError
-from bytemill.experiment.budget import allowance
+from bytemill.errors import BytemillError, CheckpointError, OutputError, RunConfigError, TrainingDivergedError
 from bytemill.experiment.documents import StoredText
-from bytemill.experiment.prepare import train_shards, validation_shards
-from bytemill.experiment.results import ScoredDocuments, check_result, read_scores, write_scores
+from bytemill.experiment.inputs import allowance, train_shards, validation_shards
+from bytemill.experiment.results import check_result, read_scores, write_scores
 from bytemill.experiment.scoring import score_documents
 from bytemill.experiment.statistics import unigram_bits
 from bytemill.lm.device import pick_precision
@@ -36,24 +39,28 @@ from bytemill.system.atomic_files import write_json
 from bytemill.system.records import read_json_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from bytemill.experiment.budget import Allowance
-    from bytemill.experiment.prepare import Arm, StudyInputs
+    from bytemill.experiment.inputs import Allowance, Arm, StudyInputs
     from bytemill.experiment.study import Cell
     from bytemill.lm.training.saved_model import TrainedModel
 
-
+_BATCH_SIZE = 16
+"""Windows or items per batch of the scoring."""
 _SAMPLE_TOKENS = 60
 _COUNTED_IDS = 1 << 24
 """Ids of the training text that are counted at a time."""
+_VALIDATION_WINDOWS = 64
+_FAILED, _INTERRUPTED = 1, 130
+_LOCK_SECONDS = 10
+"""How long the process of a killed study may keep its run locked."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that the result of a cell depends on."""
+    """Everything that the result of a cell depends on, in values that JSON supports."""
 
     name: str
     folder: str
@@ -70,9 +77,7 @@ class Job:
     inputs: str
     """Hash of all that determines the result."""
     hellaswag: str = ""
-    prompts: tuple[str, ...] = ()
-    batch_size: int = field(default=16)
-    """Pieces or sequences per batch of the scoring."""
+    prompts: Sequence[str] = ()
 
     @property
     def run_folder(self) -> Path:
@@ -96,137 +101,10 @@ class Job:
             return None
         return result
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Job:
-        """Return the job that `to_dict` has made, also after a round trip through JSON."""
-        own: dict[str, Any] = {**values, "prompts": tuple(values["prompts"])}
-        return cls(**own)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the job as values that JSON supports."""
-        return asdict(self)
-
-
-def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
-    """Train and score the model of a cell; an interrupted run resumes.
-
-    Args:
-        job: The cell.
-        on_record: Called with each record of the training log.
-
-    Returns:
-        The result, which is also in the folder of the cell.
-
-    Raises:
-        BytemillError: Training failed.
-    """
-    _remove_other_run(job)
-    if not _is_trained(
-        job
-    ):  # a run that was killed after its last checkpoint still lacks its last validation
-        train(resolve([("the study", job.settings)]), on_record=on_record)
-    trained = load_trained(job.run_folder, job.settings.get("training.device", "auto"))
-    model = trained.model
-    dtype = pick_precision(trained.config.training.precision, model.lm_head.weight.device)
-    unigram = unigram_bits(_training_counts(job))
-    scores = {
-        domain: score_documents(
-            model,
-            trained.tokenizer,
-            StoredText(Path(folder)),
-            job.context_bytes,
-            unigram,
-            batch_size=job.batch_size,
-            dtype=dtype,
-        )
-        for domain, folder in job.texts.items()
-    }
-    for domain, score in scores.items():
-        if not np.isfinite(score.bits).all():
-            raise TrainingDivergedError(
-                f"{job.name}: the loss on {domain} is not finite", hint="lower learning_rate"
-            )
-        write_scores(Path(job.folder), domain, ScoredDocuments(score.bits, score.n_bytes, score.unigram_bits))
-    result = {
-        "cell": job.name,
-        **job.facts,
-        "bits_per_byte": {domain: score.bits_per_byte for domain, score in scores.items()},
-        "unigram_bits_per_byte": {domain: score.unigram_bits_per_byte for domain, score in scores.items()},
-        "n_scored_bytes": {domain: int(score.n_bytes.sum()) for domain, score in scores.items()},
-        "n_scored_tokens": {domain: score.n_tokens for domain, score in scores.items()},
-        "context": {domain: asdict(score.context) for domain, score in scores.items()},
-        "classes": _last_validation(job).get("classes", {}),
-        "inputs": job.inputs,
-    }
-    if job.prompts:
-        result["samples"] = [_continued(trained, prompt) for prompt in job.prompts]
-    if job.hellaswag:
-        items = read_items(job.hellaswag)
-        own = evaluate_hellaswag(model, trained.tokenizer, items, batch_size=job.batch_size, dtype=dtype)
-        result["hellaswag"] = {
-            "acc": own.accuracy["sum"],
-            "acc_norm": own.accuracy["characters"],
-            "n_items": own.n_items,
-            "n_unaligned": own.n_unaligned,
-        }
-    write_json(job.result_path, result)
-    return result
-
-
-def _continued(trained: TrainedModel, prompt: str) -> dict[str, str]:
-    options = GenerationOptions(
-        max_tokens=_SAMPLE_TOKENS,
-        sampling=SamplingParameters(temperature=0.8, top_p=0.95),
-        seed=0,
-        with_logits=False,
-    )
-    new = generate_text(trained.model, trained.tokenizer, prompt, options)
-    return {"prompt": prompt, "text": "".join(own.text for own in new)}
-
-
-def _remove_other_run(job: Job) -> None:
-    """Remove the run of a cell that was to be trained otherwise; one that is only scored otherwise is kept."""
-    mark = Path(job.folder) / "inputs.json"
-    try:
-        is_same = json.loads(mark.read_text(encoding="utf-8")) == job.training_inputs
-    except (OSError, ValueError):
-        is_same = False
-    if not is_same:
-        shutil.rmtree(job.folder, ignore_errors=True)
-        Path(job.folder).mkdir(parents=True)
-        write_json(mark, job.training_inputs)
-
-
-def _is_trained(job: Job) -> bool:
-    """Return True if the run has its last checkpoint and, where it is validated, its last validation."""
-    n_steps = job.settings["training.steps"]
-    try:
-        if find_saved_model(job.run_folder).step != n_steps:
-            return False
-        return not job.settings["data.validation"] or _last_validation(job).get("step") == n_steps
-    except (CheckpointError, RunConfigError):
-        return False
-
-
-def _last_validation(job: Job) -> dict[str, Any]:
-    return (read_metrics(RunFolder(job.run_folder).metrics, "validation") or [{}])[-1]
-
-
-def _training_counts(job: Job) -> NDArray[np.int64]:
-    """Return how often the model was trained on each id."""
-    shards, counts = TokenShards(job.settings["data.train"]), np.zeros(job.facts["n_ids"], np.int64)
-    for start in range(0, job.facts["n_tokens"], _COUNTED_IDS):
-        ids = shards[start : min(start + _COUNTED_IDS, job.facts["n_tokens"])]
-        counts += np.bincount(ids, minlength=len(counts))
-    return counts
-
-
-_VALIDATION_WINDOWS = 64
-
 
 def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
     """Return the work of a cell with a learning rate; text is encoded where that has not been done."""
-    study, shape = study_inputs.study, study_inputs.shapes[cell.tokenizer, cell.model]
+    study, tokenizer = study_inputs.study, study_inputs.tokenizers[cell.tokenizer]
     shards, n_bytes = train_shards(study_inputs, cell.tokenizer, cell.seed)
     (arm,) = (
         arm
@@ -240,10 +118,7 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
     folder = study_inputs.folder / "cells" / cell.name
     every = max(1, -(-allowed.n_steps // study.n_checkpoints))
     settings: dict[str, Any] = {
-        "training.batch_size": 32,
-        **{f"model.{name}": value for name, value in shape.to_dict().items()},
-        **study.train_settings(),
-        "data.tokenizer": str(study_inputs.tokenizer_path(cell.tokenizer)),
+        **study_inputs.model_settings(cell.tokenizer, cell.model),
         "data.train": str(shards),
         "data.validation": [f"{domain}={path}" for domain, path in validation.items()],
         "data.order": "sequential",
@@ -263,19 +138,16 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
         "seed": cell.seed,
         "learning_rate": rate,
         "is_trial": is_trial,
-        "n_steps": allowed.n_steps,
-        "n_tokens": allowed.n_tokens,
-        "n_bytes": allowed.n_bytes,
-        "flops": allowed.flops,
+        **asdict(allowed),
         "parameters": arm.parameters,
-        "n_ids": study_inputs.tokenizers[cell.tokenizer].n_vocab,
+        "n_ids": tokenizer.n_vocab,
         "context_bytes": study_inputs.context_bytes,
     }
     hellaswag = str(study_inputs.base / study.hellaswag) if study.hellaswag and not is_trial else ""
     # Without the places of files and what only the log depends on.
     trained = [
         {key: value for key, value in settings.items() if not key.startswith(("run.", "data."))},
-        study_inputs.tokenizers[cell.tokenizer].fingerprint,
+        tokenizer.fingerprint,
         study_inputs.train_text.sha256,
         n_bytes,
     ]
@@ -301,20 +173,14 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
 
 def _allowance(study_inputs: StudyInputs, cell: Cell, arm: Arm, encoded: tuple[int, int]) -> Allowance:
     """Return what the model is trained on, for the numbers of tokens and bytes of its shards."""
-    study, allowed = study_inputs.study, arm.allowance
-    if study.budget.equal == "bytes":
+    budget, allowed = study_inputs.study.budget, arm.allowance
+    if budget.equal == "bytes":
         n_tokens, n_bytes = encoded
-        allowed = allowance(
-            "bytes",
-            study.budget.amount,
-            arm.shape,
-            study_inputs.batch_size,
-            n_bytes / n_tokens,
-            n_tokens=n_tokens,
-        )
+        density, batch_size = n_bytes / n_tokens, study_inputs.batch_size
+        allowed = allowance("bytes", budget.amount, arm.shape, batch_size, density, n_tokens=n_tokens)
     if cell.trial_rate is None:
         return allowed
-    n_steps = max(1, int(allowed.n_steps * study.learning_rate.share))
+    n_steps = max(1, int(allowed.n_steps * study_inputs.study.learning_rate.share))
     share = n_steps / allowed.n_steps
     return replace(
         allowed,
@@ -327,3 +193,148 @@ def _allowance(study_inputs: StudyInputs, cell: Cell, arm: Arm, encoded: tuple[i
 
 def _hash(values: Any) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Train and score the model of a cell; an interrupted run resumes.
+
+    Args:
+        job: The cell.
+        on_record: Called with each record of the training log.
+
+    Returns:
+        The result, which is also in the folder of the cell.
+
+    Raises:
+        BytemillError: Training failed.
+    """
+    _remove_other_run(job)
+    if not _is_trained(job):
+        train(resolve([("the study", job.settings)]), on_record=on_record)
+    trained = load_trained(job.run_folder, job.settings.get("training.device", "auto"))
+    model, tokenizer, unigram = trained.model, trained.tokenizer, unigram_bits(_training_counts(job))
+    options: dict[str, Any] = {
+        "batch_size": _BATCH_SIZE,
+        "dtype": pick_precision(trained.config.training.precision, model.lm_head.weight.device),
+    }
+    scores = {
+        domain: score_documents(
+            model, tokenizer, StoredText(Path(folder)), job.context_bytes, unigram, **options
+        )
+        for domain, folder in job.texts.items()
+    }
+    for domain, score in scores.items():
+        if not np.isfinite(score.bits).all():
+            raise TrainingDivergedError(
+                f"{job.name}: the loss on {domain} is not finite", hint="lower learning_rate"
+            )
+        write_scores(Path(job.folder), domain, score.bits, score.n_bytes, score.unigram_bits)
+    result = {
+        "cell": job.name,
+        **job.facts,
+        "bits_per_byte": {domain: score.bits_per_byte for domain, score in scores.items()},
+        "unigram_bits_per_byte": {domain: score.unigram_bits_per_byte for domain, score in scores.items()},
+        "n_scored_bytes": {domain: int(score.n_bytes.sum()) for domain, score in scores.items()},
+        "n_scored_tokens": {domain: score.n_tokens for domain, score in scores.items()},
+        "context": {domain: asdict(score.context) for domain, score in scores.items()},
+        "classes": _last_validation(job).get("classes", {}),
+        "inputs": job.inputs,
+    }
+    if job.prompts:
+        result["samples"] = [_continued(trained, prompt) for prompt in job.prompts]
+    if job.hellaswag:
+        own = evaluate_hellaswag(model, tokenizer, read_items(job.hellaswag), **options)
+        result["hellaswag"] = {
+            "acc": own.accuracy["sum"],
+            "acc_norm": own.accuracy["characters"],
+            "n_items": own.n_items,
+            "n_unaligned": own.n_unaligned,
+        }
+    write_json(job.result_path, result)
+    return result
+
+
+def _remove_other_run(job: Job) -> None:
+    """Remove the run of a cell that was to be trained otherwise; one that is only scored otherwise is kept."""
+    mark = Path(job.folder) / "inputs.json"
+    try:
+        is_same = json.loads(mark.read_text(encoding="utf-8")) == job.training_inputs
+    except (OSError, ValueError):
+        is_same = False
+    if not is_same:
+        shutil.rmtree(job.folder, ignore_errors=True)
+        Path(job.folder).mkdir(parents=True)
+        write_json(mark, job.training_inputs)
+
+
+def _is_trained(job: Job) -> bool:
+    """Return True if the run has its last checkpoint and, where it is validated, its last validation.
+
+    A run that was killed after its last checkpoint still lacks its last validation.
+    """
+    n_steps = job.settings["training.steps"]
+    try:
+        if find_saved_model(job.run_folder).step != n_steps:
+            return False
+        return not job.settings["data.validation"] or _last_validation(job).get("step") == n_steps
+    except (CheckpointError, RunConfigError):
+        return False
+
+
+def _last_validation(job: Job) -> dict[str, Any]:
+    return (read_metrics(RunFolder(job.run_folder).metrics, "validation") or [{}])[-1]
+
+
+def _training_counts(job: Job) -> NDArray[np.int64]:
+    """Return how often the model was trained on each id."""
+    shards, counts = TokenShards(job.settings["data.train"]), np.zeros(job.facts["n_ids"], np.int64)
+    for start in range(0, job.facts["n_tokens"], _COUNTED_IDS):
+        ids = shards[start : min(start + _COUNTED_IDS, job.facts["n_tokens"])]
+        counts += np.bincount(ids, minlength=len(counts))
+    return counts
+
+
+def _continued(trained: TrainedModel, prompt: str) -> dict[str, str]:
+    sampling = SamplingParameters(temperature=0.8, top_p=0.95)
+    options = GenerationOptions(max_tokens=_SAMPLE_TOKENS, sampling=sampling, seed=0, with_logits=False)
+    new = generate_text(trained.model, trained.tokenizer, prompt, options)
+    return {"prompt": prompt, "text": "".join(own.text for own in new)}
+
+
+def main() -> int:
+    """Perform the job in the first line of standard input, and return the exit code."""
+    # Only records may go to the pipe; what libraries print goes to standard error.
+    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    job = Job(**json.loads(sys.stdin.readline()))
+    Thread(target=_exit_with_the_study, daemon=True).start()
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            perform(job, lambda record: _send(pipe, record))
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        except BaseException as error:
+            is_locked = isinstance(error, OutputError) and "another process is training" in str(error)
+            if is_locked and time.monotonic() <= deadline:
+                time.sleep(0.2)
+                continue
+            is_known = isinstance(error, BytemillError)
+            _send(
+                pipe,
+                {"kind": "error", "message": f"{'' if is_known else f'{type(error).__name__}: '}{error}"},
+            )
+            return _FAILED
+        else:
+            return 0
+
+
+def _send(pipe: TextIO, record: dict[str, Any]) -> None:
+    pipe.write(json.dumps(record) + "\n")
+    pipe.flush()
+
+
+def _exit_with_the_study() -> None:
+    """End this process when its standard input is closed: the study was killed."""
+    os.read(0, 1)  # not through `sys.stdin`, whose lock would be held when the interpreter ends
+    os._exit(_FAILED)

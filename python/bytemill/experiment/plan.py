@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytemill.experiment.prepare import StudyInputs, probe_rates
+from bytemill.experiment.inputs import StudyInputs, probe_rates
 from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import LEARNED_SHARE, detectable_difference
 from bytemill.experiment.study import cells, load_study, trials
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from bytemill.experiment.prepare import Arm
+    from bytemill.experiment.inputs import Arm
 
 TYPICAL_DEVIATIONS = (0.0002, 0.0003)
 """Standard deviation of bits per byte over seeds that has been published for models of 1B parameters. Small models vary
@@ -127,38 +127,35 @@ def plan_study(
     own = StudyFolder(Path(Path(path).stem if folder is None else folder))
     own.claim(Path(path))
     study_inputs = StudyInputs(study, own.path, Path(path).parent, report)
-    rates = (
-        probe_rates(study_inputs, report)
-        if probe or study.budget.equal == "time"
-        else study_inputs.rates or {}
-    )
-    n_text, share = study_inputs.train_text.n_bytes, study.learning_rate.share
-    arms = [
-        PlannedArm(
-            arm.tokenizer,
-            arm.model,
-            study_inputs.tokenizers[arm.tokenizer].n_vocab,
-            arm.parameters,
-            arm.allowance.n_steps,
-            arm.allowance.n_tokens,
-            arm.allowance.n_tokens / sum(arm.parameters.values()),
-            arm.allowance.n_bytes,
-            arm.allowance.flops,
-            arm.allowance.n_bytes / n_text,
-            arm.allowance.n_tokens / rate if (rate := rates.get((arm.tokenizer, arm.model))) else None,
-            _expectation(study_inputs, arm, arm.allowance.n_steps),
-            _expectation(study_inputs, arm, max(1, int(arm.allowance.n_steps * share)))
-            if study.learning_rate.search
-            else None,
+    is_measured = probe or study.budget.equal == "time"
+    rates = probe_rates(study_inputs, report) if is_measured else study_inputs.rates or {}
+    share, is_searched = study.learning_rate.share, bool(study.learning_rate.search)
+    arms: list[PlannedArm] = []
+    for arm in study_inputs.arms(rates):
+        own, n_parameters = arm.allowance, sum(arm.parameters.values())
+        rate, n_trial_steps = rates.get((arm.tokenizer, arm.model)), max(1, int(own.n_steps * share))
+        arms.append(
+            PlannedArm(
+                arm.tokenizer,
+                arm.model,
+                study_inputs.tokenizers[arm.tokenizer].n_vocab,
+                arm.parameters,
+                own.n_steps,
+                own.n_tokens,
+                own.n_tokens / n_parameters,
+                own.n_bytes,
+                own.flops,
+                own.n_bytes / study_inputs.train_text.n_bytes,
+                own.n_tokens / rate if rate else None,
+                _expectation(study_inputs, arm, own.n_steps),
+                _expectation(study_inputs, arm, n_trial_steps) if is_searched else None,
+            )
         )
-        for arm in study_inputs.arms(rates)
-    ]
     n_seeds = len(study.seed_list)
     n_trials = len(study.learning_rate.search) * len(study.trial_seeds)
     per_seed = sum(arm.flops for arm in arms)
     trial_flops = per_seed * share * n_trials
     seconds = [arm.seconds for arm in arms]
-    weight = n_seeds + share * n_trials
     low, high = (detectable_difference(deviation * 2**0.5, n_seeds) for deviation in TYPICAL_DEVIATIONS)
     return StudyPlan(
         study.title,
@@ -167,7 +164,7 @@ def plan_study(
         len(trials(study)),
         per_seed * n_seeds + trial_flops,
         trial_flops,
-        None if None in seconds else sum(own or 0.0 for own in seconds) * weight,
+        None if None in seconds else sum(own or 0.0 for own in seconds) * (n_seeds + share * n_trials),
         _disk_bytes(study_inputs, arms, n_trials),
         study_inputs.context_bytes,
         None if low is None or high is None else (low, high),
@@ -178,22 +175,14 @@ def plan_study(
 def _expectation(study_inputs: StudyInputs, arm: Arm, n_steps: int) -> Expectation | None:
     study = study_inputs.study
     rate = max(study.learning_rate.search, default=study.learning_rate.fixed)
-    settings = {
-        **{f"model.{name}": value for name, value in arm.shape.to_dict().items()},
-        **study.train_settings(),
-        "training.steps": n_steps,
-    }
-    config = resolve([("the study", settings)]).config
+    settings = study_inputs.model_settings(arm.tokenizer, arm.model)
+    config = resolve([("the study", {**settings, "training.steps": n_steps})]).config
     if config.optimizer.name == "sgd":
         return None
     total = rate * sum(rate_share(step, config) for step in range(n_steps))
-    n_ids = study_inputs.tokenizers[arm.tokenizer].n_vocab
-    return Expectation(
-        n_steps,
-        math.log2(n_ids),
-        study_inputs.unigram_entropy[arm.tokenizer],
-        arm.shape.d_model * total / math.log(2),
-    )
+    uniform = math.log2(study_inputs.tokenizers[arm.tokenizer].n_vocab)
+    unigram, reach = study_inputs.unigram_entropy[arm.tokenizer], arm.shape.d_model * total / math.log(2)
+    return Expectation(n_steps, uniform, unigram, reach)
 
 
 def _disk_bytes(study_inputs: StudyInputs, arms: list[PlannedArm], n_trials: int) -> int:
@@ -218,18 +207,19 @@ def _warnings(arms: list[PlannedArm], n_seeds: int) -> list[str]:
     for arm in arms:
         for what, own in (("", arm.expectation), ("the trials of ", arm.trial_expectation)):
             if own is not None and not own.is_enough:
-                found.append(_untrained(f"{what}{arm.tokenizer} with {arm.model}", arm, own))
+                share = own.n_steps / arm.n_steps
+                name = f"{what}{arm.tokenizer} with {arm.model}"
+                found.append(_untrained(name, own, arm.tokens_per_parameter * share))
                 break
     if n_seeds < 2:
         found.append("one seed gives no interval, so the study can show no difference")
     return found
 
 
-def _untrained(name: str, arm: PlannedArm, own: Expectation) -> str:
-    share = own.n_steps / arm.n_steps
+def _untrained(name: str, own: Expectation, tokens_per_parameter: float) -> str:
     return (
-        f"{name}: {own.n_steps:,} steps and {arm.tokens_per_parameter * share:.2g} tokens per parameter are few. The "
-        f"loss may fall from {own.uniform:.1f} to about {own.loss:.1f} bits per token, and the unigram distribution of "
-        f"the text has {own.unigram:.1f}: models that are not clearly below it get no verdict. Raise budget.amount or "
-        "the learning rate, or lower training.batch_size"
+        f"{name}: {own.n_steps:,} steps and {tokens_per_parameter:.2g} tokens per parameter are few. The loss may fall "
+        f"from {own.uniform:.1f} to about {own.loss:.1f} bits per token, and the unigram distribution of the text has "
+        f"{own.unigram:.1f}: models that are not clearly below it get no verdict. Raise budget.amount or the learning "
+        "rate, or lower training.batch_size"
     )

@@ -21,17 +21,12 @@ Rows = list[tuple[str, ...]]
 def means_table(findings: Findings, model: str) -> Rows:
     """Bits per byte of each tokenizer by domain."""
     rows: Rows = [("tokenizer", *findings.domains, "seeds", "σ over seeds")]
+    means = [findings.means(domain) for domain in findings.domains]
     for tokenizer in findings.tokenizers:
-        own = [findings.means(domain).get((model, tokenizer)) for domain in findings.domains]
-        last = own[-1]
-        rows.append(
-            (
-                tokenizer,
-                *(_mean(each) for each in own),
-                "0" if last is None else str(last.n),
-                "–" if last is None or last.deviation is None else f"{last.deviation:.4f}",
-            )
-        )
+        own = [each.get((model, tokenizer)) for each in means]
+        last, shown = own[-1], map(_mean, own)
+        n_seeds, deviation = ("0", None) if last is None else (str(last.n), last.deviation)
+        rows.append((tokenizer, *shown, n_seeds, _number(deviation)))
     return rows
 
 
@@ -44,24 +39,15 @@ def _mean(own: Mean | None) -> str:
 def pairs_table(findings: Findings, model: str) -> Rows:
     """Differences of all pairs of tokenizers."""
     rows: Rows = [
-        ("first − second", "difference", "± seeds", "over documents", "p", "p, corrected", "detectable"),
+        ("first − second", "difference", "± seeds", "over documents", "p", "p, corrected", "detectable")
     ]
     for pair in findings.pairs:
-        if pair.model != model:
-            continue
-        own = pair.difference
-        detectable = own.detectable
-        rows.append(
-            (
-                f"{pair.first} − {pair.second}",
-                f"{own.value:+.4f}",
-                _number(own.half_width),
-                "–" if pair.documents is None else f"{pair.documents[0]:+.4f} to {pair.documents[1]:+.4f}",
-                _p(own.p),
-                _p(pair.corrected_p),
-                _number(detectable),
-            )
-        )
+        if pair.model == model:
+            own, ends = pair.difference, pair.documents
+            documents = "–" if ends is None else f"{ends[0]:+.4f} to {ends[1]:+.4f}"
+            ps = _p(own.p), _p(pair.corrected_p)
+            numbers = (f"{own.value:+.4f}", _number(own.half_width), documents, *ps, _number(own.detectable))
+            rows.append((f"{pair.first} − {pair.second}", *numbers))
     return rows
 
 
@@ -84,48 +70,27 @@ def hellaswag_table(findings: Findings, model: str) -> Rows:
     """Accuracy on HellaSwag, the mean over the seeds."""
     rows: Rows = [("HellaSwag", "acc", "acc_norm", "items", "tokens shared with the context")]
     for tokenizer in findings.tokenizers:
-        own = [
-            result["hellaswag"]
-            for result in findings.results
-            if (result["model"], result["tokenizer"]) == (model, tokenizer) and result.get("hellaswag")
-        ]
+        results = findings.of_arm(model, tokenizer)
+        own = [result["hellaswag"] for result in results if result.get("hellaswag")]
         if own:
-            acc, acc_norm = (
-                f"{sum(each[name] for each in own) / len(own):.2%}" for name in ("acc", "acc_norm")
-            )
-            rows.append((tokenizer, acc, acc_norm, f"{own[0]['n_items']:,}", f"{own[0]['n_unaligned']:,}"))
+            means = (sum(each[name] for each in own) / len(own) for name in ("acc", "acc_norm"))
+            counts = f"{own[0]['n_items']:,}", f"{own[0]['n_unaligned']:,}"
+            rows.append((tokenizer, *(f"{mean:.2%}" for mean in means), *counts))
     return rows
 
 
 def learning_table(findings: Findings, model: str) -> Rows:
     """How far the models are below the unigram distribution, and the context that they were scored with."""
-    rows: Rows = [
-        (
-            "tokenizer",
-            "bits per token",
-            "unigram distribution",
-            "uniform",
-            "below the unigram",
-            "over documents",
-            "least context",
-            "mean context",
-        )
-    ]
+    losses = ("tokenizer", "bits per token", "unigram distribution", "uniform", "below the unigram")
+    rows: Rows = [(*losses, "over documents", "least context", "mean context")]
     for tokenizer in findings.tokenizers:
         own = findings.learning.get((model, tokenizer))
         if own is None:
             continue
-        rows.append(
-            (
-                tokenizer,
-                f"{own.loss:.2f}",
-                f"{own.unigram:.2f}",
-                f"{math.log2(findings.grid['tokenizers'][tokenizer]['n_ids']):.2f}",
-                f"{own.gain:.1%}",
-                "–" if own.interval is None else f"{own.interval[0]:.1%} to {own.interval[1]:.1%}",
-                *_context(findings.context(model, tokenizer)),
-            )
-        )
+        uniform = math.log2(findings.grid["tokenizers"][tokenizer]["n_ids"])
+        ends = "–" if own.interval is None else f"{own.interval[0]:.1%} to {own.interval[1]:.1%}"
+        shown = (f"{own.loss:.2f}", f"{own.unigram:.2f}", f"{uniform:.2f}", f"{own.gain:.1%}", ends)
+        rows.append((tokenizer, *shown, *_context(findings.context(model, tokenizer))))
     return rows
 
 
@@ -139,17 +104,10 @@ def _context(own: tuple[int | None, float] | None) -> tuple[str, str]:
 def trials_table(findings: Findings) -> Rows:
     """Learning rates that were tried, and what they gave on the tuning text."""
     rows: Rows = [("tokenizer", "model", "learning rate", "seed", "bits per byte", "FLOPs")]
-    rows += [
-        (
-            result["tokenizer"],
-            result["model"],
-            f"{result['learning_rate']:g}",
-            str(result["seed"]),
-            f"{result['bits_per_byte']['tuning']:.4f}",
-            f"{result['flops']:.3g}",
-        )
-        for result in findings.trials
-    ]
+    for own in findings.trials:
+        bits, rate = own["bits_per_byte"]["tuning"], own["learning_rate"]
+        numbers = (f"{rate:g}", str(own["seed"]), f"{bits:.4f}", f"{own['flops']:.3g}")
+        rows.append((own["tokenizer"], own["model"], *numbers))
     return rows
 
 
@@ -173,6 +131,11 @@ _SCALES = {
 def report(findings: Findings) -> str:
     """Render the page, which loads nothing from elsewhere."""
     grid = findings.grid
+    parameters: Rows = [("tokenizer / model", "ids", "embedding", "output layer", "rest")]
+    for name, parts in grid["parameters"].items():
+        n_ids = grid["tokenizers"][name.split("/")[0]]["n_ids"]
+        parameters.append((name, *map(format_count, (n_ids, *parts.values()))))
+    texts: Rows = [("text", "SHA-256"), *((name, digest[:16]) for name, digest in grid["text"].items())]
     return render(
         "study.html",
         "bytemill.experiment",
@@ -189,24 +152,8 @@ def report(findings: Findings) -> str:
         models=[_model(findings, model, number) for number, model in enumerate(findings.models)],
         rate_sentences=findings.rate_sentences,
         trials=_table("Learning rates that were tried", trials_table(findings), 2),
-        parameters=Table(
-            "Parameters",
-            ("tokenizer / model", "ids", "embedding", "output layer", "rest"),
-            [
-                (
-                    name,
-                    format_count(grid["tokenizers"][name.split("/")[0]]["n_ids"]),
-                    *(format_count(n) for n in parts.values()),
-                )
-                for name, parts in grid["parameters"].items()
-            ],
-        ),
-        texts=Table(
-            "Text",
-            ("text", "SHA-256"),
-            [(name, digest[:16]) for name, digest in grid["text"].items()],
-            n_text_columns=2,
-        ),
+        parameters=Table("Parameters", parameters[0], parameters[1:]),
+        texts=Table("Text", texts[0], texts[1:], 2),
     )
 
 
@@ -226,72 +173,59 @@ def describe_budget(budget: dict[str, Any]) -> str:
 
 
 def _model(findings: Findings, model: str, number: int) -> dict[str, Any]:
+    def curves(*axes: str) -> list[Figure]:
+        drawn = (_curve(findings, model, number, axis) for axis in axes)
+        return [figure for figure in drawn if figure is not None]
+
+    drawn = (_intervals(findings, model, number), *curves("bytes", "flops"), _sizes(findings, model, number))
+    first_seed = findings.grid["seeds"][0]
     return {
         "name": model,
         "sentences": [pair.sentence for pair in findings.pairs if pair.model == model],
-        "figures": [
-            figure for draw in (_intervals, _curves, _sizes) for figure in draw(findings, model, number)
-        ],
-        "more": [
-            figure for axis in ("tokens", "seconds") for figure in _curve(findings, model, number, axis)
-        ],
+        "figures": [figure for figure in drawn if figure is not None],
+        "more": curves("tokens", "seconds"),
         "means": _table(
-            "Bits per byte: means over the seeds with 95 % intervals", means_table(findings, model), 1
+            "Bits per byte: means over the seeds with 95 % intervals", means_table(findings, model)
         ),
-        "pairs": _table("Differences, paired by seed", pairs_table(findings, model), 1),
-        "learning": _table("Is it trained? Loss on the scored text", learning_table(findings, model), 1),
-        "classes": _table("Bits per byte by class of token", class_table(findings, model), 1),
+        "pairs": _table("Differences, paired by seed", pairs_table(findings, model)),
+        "learning": _table("Is it trained? Loss on the scored text", learning_table(findings, model)),
+        "classes": _table("Bits per byte by class of token", class_table(findings, model)),
         "hellaswag": _table(
             "HellaSwag: means over the seeds, which small models do not tell apart",
             hellaswag_table(findings, model),
-            1,
         ),
         "samples": [
             (result["tokenizer"], sample["prompt"], sample["text"])
             for result in findings.results
-            if result["model"] == model and result["seed"] == findings.grid["seeds"][0]
+            if result["model"] == model and result["seed"] == first_seed
             for sample in result.get("samples", [])
         ],
-        "predictions": _table("Does a figure predict the models?", predictions_table(findings, model), 1),
+        "predictions": _table("Does a figure predict the models?", predictions_table(findings, model)),
     }
 
 
-def _table(caption: str, rows: list[tuple[str, ...]], n_text_columns: int) -> Table | None:
+def _table(caption: str, rows: Rows, n_text_columns: int = 1) -> Table | None:
     return Table(caption, rows[0], rows[1:], n_text_columns) if len(rows) > 1 else None
 
 
-def _intervals(findings: Findings, model: str, number: int) -> list[Figure]:
+def _intervals(findings: Findings, model: str, number: int) -> Figure | None:
     domain = findings.domains[-1]
-    rows = [
-        Interval(
-            tokenizer,
-            own.value,
-            own.value - (own.half_width or 0),
-            own.value + (own.half_width or 0),
-            f"{own.value:.4f}",
-        )
-        for (name, tokenizer), own in findings.means(domain).items()
-        if name == model
-    ]
+    rows: list[Interval] = []
+    for (name, tokenizer), own in findings.means(domain).items():
+        if name == model:
+            value, half = own.value, own.half_width or 0
+            rows.append(Interval(tokenizer, value, value - half, value + half, f"{value:.4f}"))
     if len(rows) < 2:
-        return []
-    chart = interval_chart(
-        f"means-{number}", f"Bits per byte, {domain}", rows, "bits per byte (lower is better)"
+        return None
+    title, axis = f"Bits per byte, {domain}", "bits per byte (lower is better)"
+    return Figure(
+        interval_chart(f"means-{number}", title, rows, axis),
+        "Means over the seeds with 95 % intervals. Seeds are shared, so that differences are known better than the "
+        "means: see the table of differences.",
     )
-    return [
-        Figure(
-            chart,
-            "Means over the seeds with 95 % intervals. Seeds are shared, so that differences are known better than the "
-            "means: see the table of differences.",
-        )
-    ]
 
 
-def _curves(findings: Findings, model: str, number: int) -> list[Figure]:
-    return [figure for axis in ("bytes", "flops") for figure in _curve(findings, model, number, axis)]
-
-
-def _curve(findings: Findings, model: str, number: int, axis: str) -> list[Figure]:
+def _curve(findings: Findings, model: str, number: int, axis: str) -> Figure | None:
     unit, name = _SCALES[axis]
     series = [
         Series(tokenizer, colour % _N_COLOURS + 1, [(round(x / unit, 4), y) for x, y in points])
@@ -299,7 +233,7 @@ def _curve(findings: Findings, model: str, number: int, axis: str) -> list[Figur
         if (points := findings.curve(model, tokenizer, axis))
     ]
     if not series:
-        return []
+        return None
     described = "; ".join(f"{one.name} ends at {one.points[-1][1]:.3f}" for one in series)
     chart = line_chart(
         f"curve-{axis}-{number}",
@@ -310,17 +244,17 @@ def _curve(findings: Findings, model: str, number: int, axis: str) -> list[Figur
         y_axis="bits per byte",
         from_zero=False,
     )
-    return [Figure(chart, "Validation during training, on windows of the text; means over the seeds.")]
+    return Figure(chart, "Validation during training, on windows of the text; means over the seeds.")
 
 
-def _sizes(findings: Findings, model: str, number: int) -> list[Figure]:
+def _sizes(findings: Findings, model: str, number: int) -> Figure | None:
     points = sorted(
         (findings.grid["tokenizers"][tokenizer]["n_ids"], own.value)
         for (name, tokenizer), own in findings.means(findings.domains[-1]).items()
         if name == model
     )
     if len({x for x, _ in points}) < 3:
-        return []
+        return None
     chart = line_chart(
         f"sizes-{number}",
         "Bits per byte against vocabulary size",
@@ -331,4 +265,4 @@ def _sizes(findings: Findings, model: str, number: int) -> list[Figure]:
         log_x=True,
         from_zero=False,
     )
-    return [Figure(chart, "Every tokenizer of the study by its number of ids.")]
+    return Figure(chart, "Every tokenizer of the study by its number of ids.")

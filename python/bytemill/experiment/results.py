@@ -1,10 +1,12 @@
-"""Results of a study: one JSON object per finished cell in `results.jsonl`, in the order of the grid.
+"""The folder of a study, on this machine and in an object store, and the results in it.
 
-What is read is validated, since folders of studies are copied, shared and damaged.
+`results.jsonl` has one JSON object per finished cell, in the order of the grid. What is read is validated, since
+folders of studies are copied, shared and damaged.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass, field
@@ -13,20 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
-from bytemill.errors import OutputError, RunConfigError
+from bytemill.errors import OutputError, RunConfigError, StorageError
 from bytemill.lm.training.metrics_log import read_metrics
-from bytemill.system.atomic_files import make_folder, write_bytes, write_json, write_text
-from bytemill.system.paths import file_name
-from bytemill.system.records import (
-    Flag,
-    Record,
-    Strict,
-    parse_json_object,
-    parse_record,
-    read_json_object,
-)
+from bytemill.storage import StoreFolder, split_url, url_of
+from bytemill.storage.store import RequestPool
+from bytemill.system.atomic_files import make_folder, write_bytes, write_text
+from bytemill.system.paths import cache_folder, file_name, relative_name
+from bytemill.system.records import Flag, Record, Strict, parse_json_object, parse_record, read_json_object
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
@@ -36,6 +34,9 @@ _DAMAGED_HINT = (
 )
 _MAX_NUMBER = 10**30
 """Above every number of a study, so that sums of numbers that are read stay finite."""
+_REQUESTS_AT_ONCE = 8
+_LAST = ("result.json", "results.jsonl", "report.html")
+"""Files that are uploaded after the others, in this order."""
 
 
 def _number(value: float) -> float:
@@ -236,17 +237,6 @@ class StudyFolder:
         """Replace the results."""
         write_text(self.results, "".join(json.dumps(result, ensure_ascii=False) + "\n" for result in results))
 
-    def write_grid(self, grid: dict[str, Any]) -> None:
-        """Write what the report needs to know of the study."""
-        write_json(self.grid, grid)
-
-    def write_failures(self, failures: dict[str, str]) -> None:
-        """Write the messages of failed cells, or remove those of an earlier call."""
-        if failures:
-            write_json(self.failures, failures)
-        else:
-            self.failures.unlink(missing_ok=True)
-
 
 def read_grid(folder: StudyFolder) -> dict[str, Any]:
     """Return what the report needs to know of a study.
@@ -266,9 +256,8 @@ def read_grid(folder: StudyFolder) -> dict[str, Any]:
         raise _damaged(folder.grid, "context_bytes is missing")
     for name in grid["parameters"]:
         if name.split("/")[0] not in grid["tokenizers"]:
-            raise _damaged(
-                folder.grid, f"parameters names the tokenizer of {name!r:.80}, which tokenizers lacks"
-            )
+            what = f"parameters names the tokenizer of {name!r:.80}, which tokenizers lacks"
+            raise _damaged(folder.grid, what)
     return grid
 
 
@@ -283,9 +272,7 @@ def read_results(folder: StudyFolder, domains: Sequence[str]) -> list[dict[str, 
         RunConfigError: The file is damaged; names its line and the field.
     """
     try:
-        lines = folder.results.read_text(encoding="utf-8").split(
-            "\n"
-        )  # strings may hold other line separators
+        text = folder.results.read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -293,7 +280,8 @@ def read_results(folder: StudyFolder, domains: Sequence[str]) -> list[dict[str, 
     except UnicodeDecodeError as error:
         raise _damaged(folder.results, str(error)) from error
     results: list[dict[str, Any]] = []
-    for number, line in enumerate(lines[:-1] if not lines[-1] else lines, 1):
+    lines = text.removesuffix("\n").split("\n") if text else []  # strings may hold other line separators
+    for number, line in enumerate(lines, 1):
         where = Path(f"{folder.results}:{number}")
         result = check_result(parse_json_object(line, where, RunConfigError, _DAMAGED_HINT), where)
         unigram = result.get("unigram_bits_per_byte")
@@ -301,9 +289,8 @@ def read_results(folder: StudyFolder, domains: Sequence[str]) -> list[dict[str, 
             if domain not in result["bits_per_byte"]:
                 raise _damaged(where, f"bits_per_byte.{domain} is missing")
             if unigram and (domain not in unigram or domain not in result.get("n_scored_tokens", {})):
-                raise _damaged(
-                    where, f"unigram_bits_per_byte.{domain} or n_scored_tokens.{domain} is missing"
-                )
+                missing = f"unigram_bits_per_byte.{domain} or n_scored_tokens.{domain} is missing"
+                raise _damaged(where, missing)
         results.append(result)
     return results
 
@@ -358,12 +345,13 @@ class ScoredDocuments:
     """Bits of each document under the unigram distribution; None in studies of earlier versions."""
 
 
-def write_scores(cell: Path, domain: str, scores: ScoredDocuments) -> None:
+def write_scores(
+    cell: Path, domain: str, bits: NDArray[Any], n_bytes: NDArray[Any], unigram_bits: NDArray[Any]
+) -> None:
     """Write the losses of a model to the folder of its cell. Raises OutputError."""
-    write_bytes(cell / f"bits.{domain}.f64", scores.bits.astype("<f8").tobytes())
-    write_bytes(cell / f"bytes.{domain}.i64", scores.n_bytes.astype("<i8").tobytes())
-    if scores.unigram_bits is not None:
-        write_bytes(cell / f"unigram.{domain}.f64", scores.unigram_bits.astype("<f8").tobytes())
+    write_bytes(cell / f"bits.{domain}.f64", bits.astype("<f8").tobytes())
+    write_bytes(cell / f"bytes.{domain}.i64", n_bytes.astype("<i8").tobytes())
+    write_bytes(cell / f"unigram.{domain}.f64", unigram_bits.astype("<f8").tobytes())
 
 
 def read_scores(cell: Path, domain: str, result: dict[str, Any]) -> ScoredDocuments:
@@ -432,3 +420,85 @@ def read_curve(metrics: Path, kind: str, record: type[_Curve]) -> list[_Curve]:
 
 def _damaged(path: Path, what: str) -> RunConfigError:
     return RunConfigError(f"{path} is damaged: {what}", hint=_DAMAGED_HINT)
+
+
+class StoredStudy:
+    """The copy of a study in an object store: what a report needs, so that another machine shows or finishes the study.
+
+    Texts and shards are made again from the study's inputs, and a model that is not finished is trained again: their
+    files stay on the machine that made them. The result of a cell is uploaded after the files that it belongs to.
+
+    Args:
+        url: URL of the study.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        key = hashlib.sha256(url.encode()).hexdigest()[:24]
+        self.path = cache_folder("studies") / key / split_url(url)[1]
+        """The folder of the study on this machine."""
+        self._store = StoreFolder(url)
+        self._uploaded: dict[str, tuple[int, int]] = {}
+
+    def fetch(self) -> None:
+        """Download the files that are not on this machine. Raises StorageError or OutputError."""
+        names = map(self._inside, self._store.list())
+        missing = [name for name in names if _is_kept(name) and not (self.path / name).exists()]
+        # A cell counts as finished as soon as its result is here.
+        for rank in range(-1, len(_LAST)):
+            own = [name for name in missing if _rank(name) == rank]
+            with RequestPool(self._download, _REQUESTS_AT_ONCE) as pool:
+                list(pool.in_order(own, len(own)))
+
+    def push(self) -> None:
+        """Upload the files that are new or have changed. Raises StorageError."""
+        files = [path for path in self.path.rglob("*") if path.is_file()]
+        names = [name for path in files if _is_kept(name := path.relative_to(self.path).as_posix())]
+        for name in sorted(names, key=lambda each: (_rank(each), each)):
+            state = _state(self.path / name)
+            if self._uploaded.get(name) != state:
+                self._store.upload(name, self.path / name)
+                self._uploaded[name] = state
+
+    def _inside(self, name: str) -> str:
+        try:
+            return relative_name(name)
+        except ValueError as error:
+            what = f"{self.url} has an object {name!r:.80}, which is no file of a study: {error}"
+            raise StorageError(what, hint="remove it") from error
+
+    def _download(self, name: str) -> None:
+        path = self.path / name
+        make_folder(path.parent)
+        self._store.download(name, path)
+        self._uploaded[name] = _state(path)
+
+
+def local_study(path: str | os.PathLike[str]) -> Path:
+    """Return the folder of a study on this machine: the path, or a copy of what a URL names.
+
+    Raises:
+        StorageError: The store cannot be read.
+    """
+    url = url_of(path)
+    if url is None:
+        return Path(path)
+    stored = StoredStudy(url)
+    stored.fetch()
+    return stored.path
+
+
+def _state(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+def _is_kept(name: str) -> bool:
+    parts = name.split("/")
+    is_made_again = parts[0] in ("text", "shards") or ("run" in parts[:-1] and parts[-1] != "metrics.jsonl")
+    return not is_made_again and not any(part.startswith(".") for part in parts) and parts[-1] != "study.lock"
+
+
+def _rank(name: str) -> int:
+    base = name.rpartition("/")[2]
+    return _LAST.index(base) if base in _LAST else -1

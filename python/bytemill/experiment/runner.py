@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,12 +19,11 @@ from bytemill.comparison.run import MAX_TOKENIZERS
 from bytemill.corpus import Corpus
 from bytemill.errors import BytemillError, OutputError
 from bytemill.experiment.findings import Findings, tuning_bits
+from bytemill.experiment.inputs import StudyInputs, probe_rates
 from bytemill.experiment.job import cell_job
-from bytemill.experiment.prepare import StudyInputs, probe_rates
 from bytemill.experiment.report import report
-from bytemill.experiment.results import StudyFolder
+from bytemill.experiment.results import StoredStudy, StudyFolder
 from bytemill.experiment.statistics import choose_rate
-from bytemill.experiment.stored_study import StoredStudy
 from bytemill.experiment.study import Cell, cells, load_study, trials
 from bytemill.storage import url_of
 from bytemill.system.atomic_files import write_json, write_text
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bytemill.experiment.job import Job
     from bytemill.experiment.study import Study
 
-
+_PROCESS = "import sys; from bytemill.experiment.job import main as cell_process; sys.exit(cell_process())"
 _STOP_SECONDS = 30
 """How long an interrupted cell may take to save its checkpoint."""
 
@@ -91,11 +91,10 @@ def run_study(
     study = load_study(path)
     url = None if folder is None else url_of(folder)
     stored = None if url is None else StoredStudy(url)
+    own = StudyFolder(Path(Path(path).stem if folder is None else folder))
     if stored is not None:
         stored.fetch()
         own = StudyFolder(stored.path)
-    else:
-        own = StudyFolder(Path(Path(path).stem if folder is None else folder))
     own.claim(Path(path))
 
     def report_event(event: Event) -> None:
@@ -123,21 +122,19 @@ class _Run:
         on_event: Callable[[Event], None],
     ) -> None:
         self._study, self._folder, self._execute, self._on_event = study, folder, execute, on_event
-        self._study_inputs = StudyInputs(
-            study, folder.path, path.parent, lambda what: on_event(Event("preparing", message=what))
-        )
+        self._inputs = StudyInputs(study, folder.path, path.parent, self._report)
         self._trials, self._cells = trials(study), cells(study)
+        self._order = [cell.name for cell in (*self._trials, *self._cells)]
         self._results: dict[str, dict[str, Any]] = {}
         self._failures: dict[str, str] = {}
 
     def finish(self) -> None:
-        study_inputs = self._study_inputs
+        study_inputs, folder = self._inputs, self._folder
         # Everything that can be wrong is found before the first model is trained.
         if self._study.budget.equal == "time":
-            probe_rates(study_inputs, lambda what: self._on_event(Event("preparing", message=what)))
-        arms = study_inputs.arms(study_inputs.rates)
-        _ = study_inputs.context_bytes
-        self._folder.write_grid(
+            probe_rates(study_inputs, self._report)
+        write_json(
+            folder.grid,
             {
                 "title": self._study.title,
                 "budget": self._study.budget.to_dict(),
@@ -148,22 +145,53 @@ class _Run:
                 "models": {name: self._study.shape(name, 1).to_dict() for name in self._study.models},
                 "seeds": self._study.seed_list,
                 "domains": list(self._study.text.validation),
-                "parameters": {f"{arm.tokenizer}/{arm.model}": arm.parameters for arm in arms},
+                "parameters": {
+                    f"{arm.tokenizer}/{arm.model}": arm.parameters
+                    for arm in study_inputs.arms(study_inputs.rates)
+                },
                 "context_bytes": study_inputs.context_bytes,
-                "cells": [cell.name for cell in (*self._trials, *self._cells)],
+                "cells": self._order,
                 "text": {
                     "train": study_inputs.train_text.sha256,
                     **{name: text.sha256 for name, text in study_inputs.domains.items()},
                 },
-            }
+            },
         )
-        self._run(self._trials, lambda _: self._study.learning_rate.fixed)
-        self._run(self._cells, self._best_rate)
-        self._publish()
-        self._folder.write_failures(self._failures)
-        self._on_event(Event("preparing", message="writing the report"))
+        self._run(self._trials)
+        self._run(self._cells)
+        self._write_results()
+        if self._failures:
+            write_json(folder.failures, self._failures)
+        else:
+            folder.failures.unlink(missing_ok=True)
+        self._report("writing the report")
         _write_figures(study_inputs)
-        write_text(self._folder.report, report(Findings(self._folder.path)))
+        write_text(folder.report, report(Findings(folder.path)))
+
+    def _run(self, planned: Sequence[Cell]) -> None:
+        for event in self._execute(self._jobs(planned)):
+            if event.kind == "failed":
+                self._fail(event.cell, event.message)
+                continue
+            if event.kind == "finished":
+                self._results[event.cell] = event.record
+                self._write_results()
+            self._emit(event.kind, event.cell, event.message, event.record)
+
+    def _jobs(self, planned: Sequence[Cell]) -> Iterator[Job]:
+        """Yield the jobs of cells that have no result yet."""
+        for cell in planned:
+            try:
+                rate = self._best_rate(cell) if cell.trial_rate is None else cell.trial_rate
+                job = cell_job(self._inputs, cell, rate)
+            except BytemillError as error:
+                self._fail(cell.name, str(error))
+                continue
+            if (known := job.result()) is not None:
+                self._results[cell.name] = known
+                self._emit("known", cell.name)
+                continue
+            yield job
 
     def _best_rate(self, cell: Cell) -> float:
         """Return the learning rate of the best trial of the cell's arm."""
@@ -182,43 +210,19 @@ class _Run:
             )
         return choice.rate
 
-    def _run(self, planned: Sequence[Cell], rate_of: Callable[[Cell], float]) -> None:
-        for event in self._execute(self._jobs(planned, rate_of)):
-            if event.kind == "failed":
-                self._fail(event.cell, event.message)
-                continue
-            if event.kind == "finished":
-                self._results[event.cell] = event.record
-                self._publish()
-            self._emit(event.kind, event.cell, event.message, event.record)
-
-    def _jobs(self, planned: Sequence[Cell], rate_of: Callable[[Cell], float]) -> Iterator[Job]:
-        """Yield the jobs of cells that have no result yet."""
-        for cell in planned:
-            try:
-                rate = rate_of(cell) if cell.trial_rate is None else cell.trial_rate
-                job = cell_job(self._study_inputs, cell, rate)
-            except BytemillError as error:
-                self._fail(cell.name, str(error))
-                continue
-            if (known := job.result()) is not None:
-                self._results[cell.name] = known
-                self._emit("known", cell.name)
-                continue
-            yield job
-
     def _fail(self, name: str, message: str) -> None:
         self._failures[name] = message
         self._emit("failed", name, message)
 
     def _emit(self, kind: str, cell: str, message: str = "", record: dict[str, Any] | None = None) -> None:
         n_done = len(self._results) + len(self._failures)
-        n_cells = len(self._trials) + len(self._cells)
-        self._on_event(Event(kind, cell, message, record or {}, n_done, n_cells))
+        self._on_event(Event(kind, cell, message, record or {}, n_done, len(self._order)))
 
-    def _publish(self) -> None:
-        order = [cell.name for cell in (*self._trials, *self._cells)]
-        self._folder.write_results([self._results[name] for name in order if name in self._results])
+    def _report(self, message: str) -> None:
+        self._on_event(Event("preparing", message=message))
+
+    def _write_results(self) -> None:
+        self._folder.write_results([self._results[name] for name in self._order if name in self._results])
 
 
 class Processes:
@@ -257,15 +261,16 @@ class Processes:
             _stop([process for _, process in running.values()])
 
     def _start(self, job: Job, slot: int) -> subprocess.Popen[str]:
-        n_gpus = _n_gpus()
+        import torch
+
+        n_gpus = torch.cuda.device_count()
         own = {"CUDA_VISIBLE_DEVICES": str(slot % n_gpus)} if n_gpus > 1 else {}
         if self._n_jobs > 1 and not n_gpus:
             threads = str(max(1, (os.cpu_count() or 1) // self._n_jobs))
             names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
             own = {name: threads for name in names if name not in os.environ}
-        command = [sys.executable, "-m", "bytemill.experiment.cell_process"]
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-c", _PROCESS],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -274,7 +279,7 @@ class Processes:
         )
         with contextlib.suppress(OSError):  # a process that could not start is reported when it has ended
             if process.stdin is not None:
-                process.stdin.write(json.dumps(job.to_dict()) + "\n")
+                process.stdin.write(json.dumps(asdict(job)) + "\n")
                 process.stdin.flush()
         return process
 
@@ -305,8 +310,6 @@ def _ended(job: Job, status: int) -> Event:
 
 def _stop(processes: list[subprocess.Popen[str]]) -> None:
     """Let processes save a checkpoint, and end them."""
-    import signal
-
     for process in processes:
         with contextlib.suppress(OSError):
             process.send_signal(signal.SIGINT if os.name == "posix" else signal.SIGTERM)
@@ -314,12 +317,6 @@ def _stop(processes: list[subprocess.Popen[str]]) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
         process.kill()
-
-
-def _n_gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()
 
 
 def _write_figures(study_inputs: StudyInputs) -> None:
@@ -335,9 +332,7 @@ def _write_figures(study_inputs: StudyInputs) -> None:
     for by_figure in comparison.values.values():
         for figure, by_tokenizer in by_figure.items():
             own = figures.setdefault(figure, dict.fromkeys(by_tokenizer, 0.0))
-            for name, value in by_tokenizer.items():
-                so_far = own[name]
-                own[name] = (
-                    None if so_far is None or value.value is None else so_far + value.value / len(texts)
-                )
+            for name, each in by_tokenizer.items():
+                so_far, value = own[name], each.value
+                own[name] = None if so_far is None or value is None else so_far + value / len(texts)
     write_json(study_inputs.folder / "figures.json", figures)

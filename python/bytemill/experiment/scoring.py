@@ -164,8 +164,9 @@ def score_documents(
     order = sorted(range(len(rows)), key=lambda index: len(rows[index][0]))  # little padding
     for first in range(0, len(order), batch_size):
         batch = order[first : first + batch_size]
-        for index, nats in zip(batch, _nats(model, [rows[index] for index in batch], dtype), strict=True):
-            bits[numbers[index]] += nats / math.log(2)
+        nats = _nats(model, [rows[index] for index in batch], dtype)
+        for index, own in zip(batch, nats, strict=True):
+            bits[numbers[index]] += own / math.log(2)
     context = Context(None if least == math.inf else int(least), total / sum(n_bytes))
     return DocumentScores(bits, np.array(unigram), np.array(n_bytes), n_tokens, context)
 

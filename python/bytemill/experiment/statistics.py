@@ -41,13 +41,9 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Mean):
     """A mean difference, paired by seed."""
 
-    value: float
-    n: int
-    deviation: float | None
-    half_width: float | None
     p: float | None
     """Of the two-sided paired t test; None for one seed."""
 
@@ -115,14 +111,13 @@ def mean(values: Sequence[float]) -> Mean:
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Return the mean of first − second, with the values of each seed paired."""
     own = mean([a - b for a, b in zip(first, second, strict=True)])
-    if own.deviation is None:
-        return Difference(own.value, own.n, None, None, None)
-    if own.deviation == 0:
-        return Difference(own.value, own.n, 0.0, 0.0, 1.0 if own.value == 0 else 0.0)
-    t = abs(own.value) / (own.deviation / math.sqrt(own.n))
-    return Difference(
-        own.value, own.n, own.deviation, own.half_width, 2 * float(_scipy.special.stdtr(own.n - 1, -t))
-    )
+    p = None
+    if own.deviation:
+        t = abs(own.value) / (own.deviation / math.sqrt(own.n))
+        p = 2 * float(_scipy.special.stdtr(own.n - 1, -t))
+    elif own.deviation is not None:
+        p = 1.0 if own.value == 0 else 0.0
+    return Difference(own.value, own.n, own.deviation, own.half_width, p)
 
 
 def detectable_difference(deviation: float, n: int) -> float | None:
@@ -196,12 +191,9 @@ def choose_rate(bits: Mapping[float, Mapping[int, float]], n_seeds: int = 1) -> 
     rates = list(complete)
     best = min(rates, key=lambda rate: sum(complete[rate].values()))
     at = rates.index(best)
-    neighbours = {
-        rate: paired_difference(
-            [complete[rate][seed] for seed in seeds], [complete[best][seed] for seed in seeds]
-        )
-        for rate in (*rates[max(0, at - 1) : at], *rates[at + 1 : at + 2])
-    }
+    values = {rate: [own[seed] for seed in seeds] for rate, own in complete.items()}
+    nearest = (*rates[max(0, at - 1) : at], *rates[at + 1 : at + 2])
+    neighbours = {rate: paired_difference(values[rate], values[best]) for rate in nearest}
     return RateChoice(best, len(seeds), len(rates) > 1 and at in (0, len(rates) - 1), neighbours)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
@@ -17,11 +18,12 @@ from bytemill.corpus import parse_bytes
 from bytemill.errors import BytemillError, RunConfigError
 from bytemill.lm.model_config import Count, ModelConfig
 from bytemill.lm.presets import PRESETS
-from bytemill.lm.settings import Settings, suggestion
+from bytemill.lm.settings import Settings, flattened, suggestion
 from bytemill.lm.training.config import Names, setting_keys
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
@@ -34,21 +36,13 @@ def _size(value: Any) -> Any:
     return parse_bytes(value) if isinstance(value, str) else value
 
 
-def _floats(value: Any) -> Any:
-    return (
-        tuple(float(item) if isinstance(item, int) else item for item in cast("list[Any]", value))
-        if isinstance(value, list)
-        else value
-    )
-
-
 def _tuple(value: Any) -> Any:
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
 ByteSize = Annotated[int, Field(ge=1), BeforeValidator(_size)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(_tuple)]
-Rates = Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_floats)]
+Rates = Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_tuple)]
 
 
 class TextSettings(Settings):
@@ -152,25 +146,21 @@ class Study(Settings):
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        for kind, names in (
-            ("tokenizers", self.tokenizers),
-            ("models", self.models),
-            ("text.validation", self.text.validation),
-        ):
+        named: dict[str, Iterable[str]] = {
+            "tokenizers": self.tokenizers,
+            "models": self.models,
+            "text.validation": self.text.validation,
+        }
+        for kind, names in named.items():
             if not names:
                 raise RunConfigError(f"{kind} is empty", hint="name at least one")
-            if wrong := [name for name in names if not _NAME.fullmatch(name)]:
-                raise RunConfigError(
-                    f"{kind}: {wrong[0]!r} cannot be a name",
-                    hint="use letters, digits, hyphens and underscores",
-                )
         for name, own in self.tokenizers.items():
-            parts = [*own.texts, *(own.patterns if len(own.patterns) > 1 else ())]
-            if wrong := [part for part in parts if not _NAME.fullmatch(part)]:
-                raise RunConfigError(
-                    f"tokenizers.{name}: {wrong[0]!r} cannot be a name",
-                    hint="use letters, digits, hyphens and underscores, and one tokenizer for each expression",
-                )
+            named[f"tokenizers.{name}"] = [*own.texts, *(own.patterns if len(own.patterns) > 1 else ())]
+        for kind, names in named.items():
+            if wrong := [name for name in names if not _NAME.fullmatch(name)]:
+                more = ", and one tokenizer for each expression" if "tokenizers." in kind else ""
+                hint = f"use letters, digits, hyphens and underscores{more}"
+                raise RunConfigError(f"{kind}: {wrong[0]!r} cannot be a name", hint=hint)
         if not self.seed_list or len(set(self.seed_list)) < len(self.seed_list):
             raise RunConfigError(
                 f"seeds is {self.seeds!r}", hint="write a number of seeds, or a list of different ones"
@@ -210,13 +200,7 @@ class Study(Settings):
 
     def train_settings(self) -> dict[str, Any]:
         """Return `train` with flat keys, such as "optimizer.weight_decay"."""
-        flat: dict[str, Any] = {}
-        for key, value in self.train.items():
-            if isinstance(value, dict):
-                flat |= {f"{key}.{name}": own for name, own in cast("dict[str, Any]", value).items()}
-            else:
-                flat[key] = value
-        return flat
+        return flattened(self.train)
 
     @property
     def seed_list(self) -> list[int]:
@@ -229,13 +213,6 @@ class Study(Settings):
         own = self.seed_list
         more = range(max(own) + 1, max(own) + 1 + self.learning_rate.seeds)
         return [*own, *more][: self.learning_rate.seeds]
-
-
-_SECTIONS: dict[str, type[Settings]] = {
-    "text": TextSettings,
-    "budget": BudgetSettings,
-    "learning_rate": RateSettings,
-}
 
 
 def load_study(path: str | os.PathLike[str]) -> Study:
@@ -264,14 +241,14 @@ def _study(document: dict[str, Any]) -> Study:
             "text: segment_bytes is a setting of earlier versions, which scored pieces of the text",
             hint="leave it out, or write context_bytes = N",
         )
-    for name, kind in _SECTIONS.items():
+    sections = {"text": TextSettings, "budget": BudgetSettings, "learning_rate": RateSettings}
+    for name, kind in sections.items():
         if name in values:
             values[name] = _section(kind, name, values[name])
-    own = values.get("tokenizers")
-    if isinstance(own, dict):
-        named = cast("dict[str, Any]", own)
+    if isinstance(values.get("tokenizers"), dict):
+        named = cast("dict[str, Any]", values["tokenizers"]).items()
         values["tokenizers"] = {
-            name: _section(TokenizerSettings, f"tokenizers.{name}", each) for name, each in named.items()
+            name: _section(TokenizerSettings, f"tokenizers.{name}", own) for name, own in named
         }
     return Study(**values)
 
@@ -327,15 +304,10 @@ def tokenizer_sources(study: Study) -> dict[str, TokenizerSource]:
             sources[name] = TokenizerSource(name, own.load)
             continue
         texts = own.texts or {"": ()}
-        for size in own.vocab_sizes:
-            for pattern in own.patterns:
-                for text, inputs in texts.items():
-                    parts = [name]
-                    parts += [str(size)] * (len(own.vocab_sizes) > 1)
-                    parts += [pattern] * (len(own.patterns) > 1)
-                    parts += [text] * (len(texts) > 1)
-                    full = "-".join(parts)
-                    sources[full] = TokenizerSource(full, "", size, pattern, tuple(inputs))
+        for size, pattern, text in product(own.vocab_sizes, own.patterns, texts):
+            choices = ((str(size), own.vocab_sizes), (pattern, own.patterns), (text, texts))
+            full = "-".join([name, *(part for part, others in choices if len(others) > 1)])
+            sources[full] = TokenizerSource(full, "", size, pattern, tuple(texts[text]))
     return sources
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import MAX_ID, check_id, is_object, object_at, shown
-from bytemill.formats.spec import first_duplicate, missing_bytes
+from bytemill.formats.spec import NEVER_IN_UTF8, first_duplicate, missing_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +97,7 @@ def tokens_and_merges(
 ) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
     """Return the ordinary tokens by id and the merges, as bytes.
 
-    A special token that is a single byte or the product of a merge is also an ordinary token with the same id.
+    A special token that is a single byte of UTF-8 or the product of a merge is also an ordinary token with the same id.
 
     Args:
         vocab: Byte-level text -> id; may contain the special tokens.
@@ -117,7 +117,7 @@ def tokens_and_merges(
         if token is None:
             continue
         is_ordinary = len(text) == 1 or text in products
-        if not is_ordinary:
+        if not is_ordinary or (token in NEVER_IN_UTF8 and not any(text in pair for pair in pairs)):
             del bytes_of[text]
         elif token != text.encode():
             raise TokenizerFileError(
@@ -161,7 +161,7 @@ def byte_level_vocab(
                 f"special token {text!r} (id {token_id}) is written like the ordinary token with id "
                 f"{vocab[text]}, and this format can store only one of the two"
             )
-        if ignore_merges and _is_text_of_other_bytes(text):
+        if ignore_merges and is_text_of_other_bytes(text):
             raise TokenizerError(
                 f"special token {text!r} is written like the bytes {text_to_bytes(text)!r}, so a pre-token of these "
                 "bytes would become the special token"
@@ -169,7 +169,8 @@ def byte_level_vocab(
     return dict(sorted(vocab.items(), key=lambda item: item[1]))
 
 
-def _is_text_of_other_bytes(text: str) -> bool:
+def is_text_of_other_bytes(text: str) -> bool:
+    """Return whether a text is also the byte-level text of bytes other than its own."""
     return CHARACTER_TO_BYTE.keys() >= set(text) and text_to_bytes(text) != text.encode()
 
 

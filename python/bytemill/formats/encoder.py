@@ -46,7 +46,7 @@ def build(spec: TokenizerSpec) -> Loaded:
         regular = with_needed_merges(spec)
         if regular is None:
             raise
-        spec, core = regular, _encoder(regular)
+        spec, core = regular, _encoder(regular, in_any_order=True)
     return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.metadata, spec.characters)
 
 
@@ -58,7 +58,7 @@ def build_file(spec: TokenizerSpec, location: str) -> Loaded:
         raise TokenizerFileError(f"{location}: {error}", hint=error.hint) from error
 
 
-def _encoder(spec: TokenizerSpec) -> Encoder:
+def _encoder(spec: TokenizerSpec, *, in_any_order: bool = False) -> Encoder:
     if spec.characters is not None:
         return _character_encoder(spec, spec.characters)
     rules = special_rules(spec.special_tokens, spec.flags, spec.normalizer)
@@ -72,6 +72,7 @@ def _encoder(spec: TokenizerSpec) -> Encoder:
         spec.ignore_merges,
         rules,
         spec.normalizer,
+        in_any_order,
     )
 
 
@@ -103,13 +104,13 @@ def _character_encoder(spec: TokenizerSpec, characters: CharacterModel) -> Encod
 
 
 def with_needed_merges(spec: TokenizerSpec) -> TokenizerSpec | None:
-    """Return an equivalent spec with at most one merge per token, each after the merges of its parts.
+    """Return an equivalent spec with at most one merge per token, if possible each after the merges of its parts.
 
     Files converted from ranks, such as Llama 3's tokenizer.json, list every split of a token into two, some before the
     merges that produce their parts. Only one pair ever produces a token; see `ranks`.
 
     Returns:
-        None if there is no such spec, or if `spec` contradicts itself.
+        None if `spec` contradicts itself.
 
     >>> from bytemill.formats.spec import TokenizerSpec
     >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b"ab", 257: b"bc", 258: b"abc"}
@@ -134,8 +135,8 @@ def with_needed_merges(spec: TokenizerSpec) -> TokenizerSpec | None:
         known.add(left + right)
     else:
         return replace(spec, merges=merges, merge_counts=counts)
-    # The core rejects a merge before the merges of its parts, but equivalent ranks may exist.
+    # Other formats need the order, which equivalent ranks have.
     ranks = {token: token_id for token_id, token in sorted(spec.vocab.items())}
     if spec.ignore_merges and merges_of_ranks(ranks) == merges:
         return replace(spec, vocab={}, merges=None, ranks=ranks, merge_counts=None)
-    return None
+    return replace(spec, merges=merges, merge_counts=counts)

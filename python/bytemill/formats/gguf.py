@@ -36,16 +36,18 @@ from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
 from bytemill.formats.huggingface.parts import to_pre_tokenizer
-from bytemill.formats.patterns import checked_pattern
+from bytemill.formats.patterns import KIMI_K2, checked_pattern
 from bytemill.formats.ranks import unreachable_token
 from bytemill.formats.registry import Content, load_content, load_with_library, refuse_arguments
 from bytemill.formats.spec import (
     STEP_SEPARATOR,
+    TokenFlags,
     TokenizerSpec,
     check_expressible,
     checked_parts,
     checked_record,
     record_of,
+    special_rules,
 )
 from bytemill.system.atomic_files import write_bytes
 from bytemill.system.extras import import_library
@@ -79,6 +81,26 @@ _OTHER_MODELS = {
     "none": "no tokenizer",
     "no_vocab": "no tokenizer",
 }
+
+_CONTROL_NAMES = frozenset(
+    (
+        *("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>"),
+        *(
+            "<|endoftext|>",
+            "<|end_of_text|>",
+            "<EOT>",
+            "_<EOT>",
+            "<｜end▁of▁sentence｜>",
+            "<end_of_utterance>",
+        ),
+        *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "<|code_prefix|>"),
+        *("<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "<|code_suffix|>"),
+        *("<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "<|code_middle|>"),
+        *("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>"),
+        *("<REPO>", "<reponame>", "<|file_sep|>"),
+    )
+)
+"""Tokens that llama.cpp takes for control tokens whatever their type."""
 
 # Default end-of-text and beginning-of-text tokens, in order of preference.
 END_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
@@ -144,6 +166,8 @@ def load(
     """
     location, values = str(path), _metadata(path, special_tokens)
     kind = values.get(_MODEL)
+    if kind == "gpt2" and pattern is ... and values.get(_PRE) in _CHARACTER_PRE_TOKENIZERS:
+        kind = "gemma4"
     if kind in ("llama", "t5", "bert", "gemma4"):
         refuse_arguments(pattern, None, location)
         if kind in ("llama", "t5"):
@@ -172,11 +196,13 @@ def _document(
     made = {merge.replace(" ", "", 1) for merge in merges}
     types = _types(values, len(tokens), location)
     vocab, special = _vocabulary(tokens, types, _special_ids(values, location), made, location)
+    flags = _flags(special, types)
     name = _text(values, _PRE, location)
     record = _record(values, name, len(merges), location)
     return gguf_models.byte_level_document(
         vocab,
         special,
+        flags,
         merges,
         to_pre_tokenizer(_pattern(pattern, name, record, location)),
         ignore_merges=record.get("ignore_merges", ignores_merges(name)),
@@ -201,6 +227,7 @@ def _load_with_core(
     types = _types(values, len(tokens), location)
     made = {merge.replace(" ", "", 1) for merge in merges}
     vocab, special = _vocabulary(tokens, types, _special_ids(values, location), made, location)
+    flags = _flags(special, types)
     model = {"type": "BPE", "vocab": vocab, "merges": merges}
     read = TokenizerJson.read(json.dumps({"model": model}, ensure_ascii=False).encode())
     if read is None:
@@ -211,8 +238,9 @@ def _load_with_core(
         special,
         _pattern(pattern, name, record, location),
         record.get("ignore_merges", ignores_merges(name)),
+        special_rules(special, flags, ()),
     )
-    return None if core is None else Loaded(core, record.get("ties"), record.get("merge_counts"))
+    return None if core is None else Loaded(core, record.get("ties"), record.get("merge_counts"), flags)
 
 
 def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
@@ -221,6 +249,7 @@ def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
     types = _types(values, len(tokens), location)
     made = {left + right for left, right in pairs}
     vocab, special = _vocabulary(tokens, types, _special_ids(values, location), made, location)
+    flags = _flags(special, types)
     ordinary, merges = tokens_and_merges(
         vocab,
         pairs,
@@ -238,6 +267,7 @@ def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
         ignore_merges=record.get("ignore_merges", ignores_merges(name)),
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
+        flags=flags,
     )
 
 
@@ -348,6 +378,14 @@ def _vocabulary(
     for token in unused:
         del ids[token]
     return ids, special
+
+
+def _flags(special: Mapping[str, int], types: Sequence[int] | None) -> dict[str, TokenFlags]:
+    """Return the flags of user-defined tokens, which llama.cpp finds in every text, but for those of known names."""
+    if types is None:
+        return {}
+    found = (text for text, token_id in special.items() if types[token_id] == _USER_DEFINED)
+    return {text: TokenFlags(special=False) for text in found if text not in _CONTROL_NAMES}
 
 
 def _pattern(
@@ -468,7 +506,11 @@ def add_tokenizer(
     name = name if pre is None else pre
     record |= {"pre": name, "ignore_merges": ignore_merges}
     vocab = byte_level_vocab(spec, tokens, ignore_merges=ignore_merges)
-    texts, types = _listed(vocab, set(spec.special_tokens), n_ids)
+    kinds = {
+        text: _CONTROL if spec.flags.get(text, TokenFlags()).special else _USER_DEFINED
+        for text in spec.special_tokens
+    }
+    texts, types = _listed(vocab, kinds, n_ids)
     ids = {token: token_id for token_id, token in tokens.items()}
     writer.add_tokenizer_model("gpt2")
     if name is not None:
@@ -505,7 +547,7 @@ def _warn(pattern: str | None, pre: str | None) -> None:
     warnings.warn(message, PreTokenizerWarning, stacklevel=4)
 
 
-def _listed(vocab: Mapping[str, int], special: set[str], n_ids: int) -> tuple[list[str], list[int]]:
+def _listed(vocab: Mapping[str, int], kinds: Mapping[str, int], n_ids: int) -> tuple[list[str], list[int]]:
     """Return the texts and types of at least `n_ids` tokens by id, with gaps filled by unused tokens."""
     n_ids = max(n_ids, max(vocab.values(), default=-1) + 1)
     if n_ids > MAX_ELEMENTS:
@@ -515,7 +557,7 @@ def _listed(vocab: Mapping[str, int], special: set[str], n_ids: int) -> tuple[li
     texts, types = [""] * n_ids, [_UNUSED] * n_ids
     for text, token_id in vocab.items():
         texts[token_id] = text
-        types[token_id] = _CONTROL if text in special else _NORMAL
+        types[token_id] = kinds.get(text, _NORMAL)
     for token_id in range(n_ids):
         if not texts[token_id]:
             filler = f"[PAD{token_id}]"
@@ -568,6 +610,14 @@ _DEEPSEEK_WORDS = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+# The numbers after the text before them, in groups of three from the right.
+_AFMOE_DIGITS = r"\P{N}*\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))|\P{N}+"
+_ASIAN_SCRIPTS = (
+    r"[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0eff\u1780-\u17ff"
+    r"\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+"
+)
+# Up to the next of the positions at which llama.cpp splits: those before a number of digits that three divides.
+_THREE_DIGITS = r"(?s:.)(?:[^0-9]++|(?!(?:[0-9]{3})+(?![0-9]))[0-9])*"
 # The letters of scripts with upper and lower case, as code points where the composed form is another character.
 _CASED = (
     "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝ"
@@ -580,12 +630,6 @@ _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _WORDS_BY_CASE = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
     rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
-)
-_UPPER_NOT_HAN, _LOWER_NOT_HAN = (f"{letters[:-1]}&&[^\\p{{Han}}]]" for letters in (_UPPER, _LOWER))
-_KIMI_K2 = (
-    rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER_NOT_HAN}*{_LOWER_NOT_HAN}+{_CONTRACTIONS}?"
-    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER_NOT_HAN}+{_LOWER_NOT_HAN}*{_CONTRACTIONS}?"
-    rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}"
 )
 
 
@@ -616,8 +660,9 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
             "granite-docling jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code roberta-bpe",
         ),
         (_LLAMA3, True, "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano"),
-        (_LLAMA3, False, "smaug-bpe glm4 chatglm-bpe dbrx"),
+        (_LLAMA3, False, "smaug-bpe glm4 glm5 chatglm-bpe dbrx"),
         (_O200K, False, "gpt-4o llama4 kanana2 talkie minimax-m2"),
+        (_O200K, True, "granite-embed-multi-97m"),
         (_QWEN2, False, "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2"),
         (_QWEN35, False, "qwen35"),
         (_UFAKZEKA, False, "ufakzeka"),
@@ -637,6 +682,18 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
             False,
             "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
         ),
+        (
+            _steps(
+                r"\p{N}{1,3}",
+                _KANA,
+                _DEEPSEEK_WORDS.replace(r"[\r\n]*|\s*[\r\n]+", r"|[\r\n]"),
+                r"\p{N}",
+            ),
+            False,
+            "spark2_5",
+        ),
+        (_steps(_AFMOE_DIGITS, _ASIAN_SCRIPTS, _DEEPSEEK_WORDS), False, "afmoe"),
+        (_steps(r"\p{N}+", _THREE_DIGITS), False, "superbpe"),
         (
             _steps(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\ud7ff]+", r"\p{N}"),
             False,
@@ -662,7 +719,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
             True,
             "youtu",
         ),
-        (_KIMI_K2, False, "kimi-k2"),
+        (KIMI_K2, False, "kimi-k2"),
         (
             _steps(
                 r"\p{N}{1,3}",
@@ -696,14 +753,14 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     for name in names.split()
 }
 
-# Further names for which llama.cpp looks up whole pre-tokens.
-_IGNORE_MERGES = frozenset({"granite-embed-multi-97m"})
+_CHARACTER_PRE_TOKENIZERS = frozenset(("gemma4", "granite-embed-multi-311m", "mmbert", "sarvam-moe"))
+"""Names that stand for BPE over characters, also in files of the kind `gpt2`."""
 
 
 def ignores_merges(name: str | None) -> bool:
     """Return whether llama.cpp looks up whole pre-tokens under this name."""
     known = PRE_TOKENIZERS.get(name or "")
-    return known.ignore_merges if known else name in _IGNORE_MERGES
+    return known is not None and known.ignore_merges
 
 
 def pre_tokenizer(name: str, location: str) -> PreTokenizer:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import shown
+from bytemill.formats.huggingface.characters import LINES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bytemill.formats.gguf_metadata import Value
+    from bytemill.formats.spec import TokenFlags
 
 _PREFIX = "tokenizer.ggml."
 KEYS = frozenset(
@@ -121,7 +123,7 @@ def character_bpe_document(
     """
     tokens = tokens_of(values, location)
     types = types_of(values, len(tokens), location) or [_NORMAL] * len(tokens)
-    lines = {"type": "Split", "pattern": {"Regex": r"[^\n]+|[\n]+"}, "behavior": "Isolated", "invert": False}
+    lines = {"type": "Split", "pattern": {"Regex": LINES}, "behavior": "Isolated", "invert": False}
     return {
         **_head(tokens, types),
         "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": _META},
@@ -147,6 +149,7 @@ def character_bpe_document(
 def byte_level_document(
     vocab: Mapping[str, int],
     special: Mapping[str, int],
+    flags: Mapping[str, TokenFlags],
     merges: Sequence[str],
     pre_tokenizer: Any,
     *,
@@ -158,7 +161,8 @@ def byte_level_document(
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            _added(token, token_id) for token, token_id in sorted(special.items(), key=lambda item: item[1])
+            _added(token, token_id, is_special=token not in flags)
+            for token, token_id in sorted(special.items(), key=lambda item: item[1])
         ],
         "normalizer": None,
         "pre_tokenizer": pre_tokenizer,

@@ -267,6 +267,13 @@ def _check_ids(tokens: Mapping[int, bytes], merges: list[tuple[bytes, bytes]]) -
                 f"but id {token_id} {actual}",
                 hint=_WRITE_JSON,
             )
+    ids = {token: token_id for token_id, token in enumerate(expected)}
+    for token_id, (left, right) in enumerate(merges, 256):
+        if max(ids[left], ids[right]) >= token_id:
+            raise TokenizerError(
+                f"minbpe requires the order of merges to be that of their parts, unlike for {left + right!r}",
+                hint=_WRITE_JSON,
+            )
     if len(tokens) > len(expected):
         orphan = next(token for token_id, token in tokens.items() if token_id >= len(expected))
         raise TokenizerError(f"no merge produces token {orphan!r}, which minbpe requires", hint=_WRITE_JSON)

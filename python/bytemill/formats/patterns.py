@@ -11,6 +11,20 @@ from bytemill.errors import TokenizerError
 from bytemill.formats.files import shown
 
 
+def _kimi_k2() -> str:
+    upper, lower = (rf"[\p{{{case}}}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]" for case in ("Lu}\\p{Lt", "Ll"))
+    contraction = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    return (
+        rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{upper}*{lower}+{contraction}?"
+        rf"|[^\r\n\p{{L}}\p{{N}}]?{upper}+{lower}*{contraction}?"
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+
+
+KIMI_K2: str = _kimi_k2()
+"""Pattern of Kimi K2 and K3: words without Chinese characters, which are apart."""
+
+
 @dataclass(frozen=True)
 class Pattern:
     """A pattern that splits text into pre-tokens. Create one with `named` or `regex`.

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from bytemill.formats.spec import SpecialTokens
 
 
+_RANK_FILES = ("tiktoken.model", "qwen.tiktoken")
+"""Names of rank files in the folders of models."""
 OWN_PARTS_HINT = (
     "leave out --pattern and --special-token (pattern=, special_tokens=), which are for files that store none; "
     "--add-special-token (Tokenizer.with_special_tokens) adds special tokens"
@@ -415,8 +417,9 @@ def find(path: str | os.PathLike[str]) -> Path | tuple[Path, Path]:
             )
     if (path / "tekken.json").is_file():
         return path / "tekken.json"
-    if (path / "tokenizer.model").is_file():  # a SentencePiece model, or the rank file of Llama 3
-        return path / "tokenizer.model"
+    for name in ("tokenizer.model", *_RANK_FILES):  # a SentencePiece model, or the rank file of Llama 3
+        if (path / name).is_file():
+            return path / name
     raise TokenizerFileError(f"{path}: no tokenizer in this folder", hint=supported_files())
 
 

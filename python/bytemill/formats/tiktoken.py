@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bytemill._core import NAMED_PATTERNS, Encoder, RankFile
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.encoder import Loaded
-from bytemill.formats.files import MAX_ID, check_id, object_at, read_json, shown, wrong_value
-from bytemill.formats.patterns import checked_pattern
+from bytemill.formats.files import MAX_ID, check_id, is_object, object_at, read_json, shown, wrong_value
+from bytemill.formats.patterns import KIMI_K2, checked_pattern
 from bytemill.formats.spec import (
     BYTES_SEPARATOR,
     STEP_SEPARATOR,
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from bytemill.formats.registry import Content
     from bytemill.formats.spec import SpecialTokens
 
+CONFIG_FILE = "tokenizer_config.json"
+_PATTERNS_OF_CLASSES = {"ChatGLM4Tokenizer": "llama3", "QWenTokenizer": "qwen2"}
+"""Patterns that the code of a model has, by the name of its class in tokenizer_config.json."""
+
 _WRITE_JSON = "write a tokenizer.json"
 
 
@@ -57,7 +61,7 @@ class KnownFile:
     n_ranks: int
     sha256: str
     pattern: str
-    """Name of the pattern."""
+    """Name of the pattern, or an expression."""
     special_tokens: dict[str, int]
 
 
@@ -95,6 +99,30 @@ def _qwen_special_tokens() -> dict[str, int]:
     """Return the special tokens of the first Qwen."""
     names = ["endoftext", "im_start", "im_end", *(f"extra_{i}" for i in range(205))]
     return {f"<|{name}|>": 151_643 + i for i, name in enumerate(names)}
+
+
+def _glm4_special_tokens() -> dict[str, int]:
+    """Return the special tokens of GLM-4."""
+    names = ["<|endoftext|>", "[MASK]", "[gMASK]", "[sMASK]", "<sop>", "<eop>"]
+    names += [f"<|{name}|>" for name in ("system", "user", "assistant", "observation")]
+    names += [f"<|{part}_of_{kind}|>" for kind in ("image", "video") for part in ("begin", "end")]
+    return {name: 151_329 + i for i, name in enumerate(names)}
+
+
+def _kimi_special_tokens() -> dict[str, int]:
+    """Return the special tokens of Kimi K2 that are not reserved ones."""
+    names = {"[BOS]": 0, "[EOS]": 1, "[EOT]": 9, "[UNK]": 254, "[PAD]": 255}
+    names |= {
+        "<|im_end|>": 2,
+        "<|im_user|>": 3,
+        "<|im_assistant|>": 4,
+        "<|im_system|>": 10,
+        "<|im_middle|>": 17,
+    }
+    names |= {"<|start_header_id|>": 6, "<|end_header_id|>": 7}
+    names |= {"<|tool_calls_section_begin|>": 11, "<|tool_calls_section_end|>": 12}
+    names |= {"<|tool_call_begin|>": 13, "<|tool_call_argument_begin|>": 14, "<|tool_call_end|>": 15}
+    return {name: 163_584 + i for name, i in names.items()}
 
 
 KNOWN_FILES = (
@@ -153,6 +181,21 @@ KNOWN_FILES = (
         "b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
         "qwen2",
         _qwen_special_tokens(),
+    ),
+    KnownFile(
+        "glm4",
+        151_329,
+        "5a493598071550244b2ee7f26118f3edec2150b9dfa967929a99052ac83fe716",
+        "llama3",
+        _glm4_special_tokens(),
+    ),
+    # Later models give some of the reserved ids names, which are in their tokenizer_config.json.
+    KnownFile(
+        "kimi-k2",
+        163_584,
+        "b6c497a7469b33ced9c38afb1ad6e47f03f5e5dc05f15930799210ec050c5103",
+        KIMI_K2,
+        _kimi_special_tokens(),
     ),
     # The ids of the other special tokens depend on the model's number of languages, 99 or 100.
     KnownFile(
@@ -276,7 +319,8 @@ def complete(
         if known is None:
             raise TokenizerFileError(
                 f"{location}: a rank file of {n_ranks} tokens that is not a published one; rank files store no pattern",
-                hint=f"give the pattern: one of {', '.join(sorted(NAMED_PATTERNS))}, or a regular expression",
+                hint=f"give the pattern (--pattern, pattern=): one of {', '.join(sorted(NAMED_PATTERNS))}, or a "
+                f"regular expression; or put the model's {CONFIG_FILE} beside the file",
             )
         pattern = known.pattern
     pattern = checked_pattern(pattern)
@@ -373,7 +417,7 @@ def is_published(text: str, spec: TokenizerSpec) -> bool:
     known = _known_file(text.encode(), text.count("\n"))
     return (
         known is not None
-        and spec.pattern == NAMED_PATTERNS[known.pattern]
+        and spec.pattern == NAMED_PATTERNS.get(known.pattern, known.pattern)
         and spec.special_tokens == known.special_tokens
     )
 
@@ -474,12 +518,15 @@ def _with_settings(content: Content) -> tuple[str | EllipsisType | None, Special
     if rank_file is None or (pattern is not ... and special_tokens is not None):
         return pattern, special_tokens
     path = settings_file(rank_file)
+    config = rank_file.with_name(CONFIG_FILE)
     try:
         exists = path.is_file()
     except OSError:  # the longer name may be too long
         exists = False
     if not exists:
-        return pattern, special_tokens
+        return (
+            _with_config(pattern, special_tokens, config) if config.is_file() else (pattern, special_tokens)
+        )
     default_pattern, default_special_tokens, n_vocab = _read_settings(path)
     if n_vocab is not None:
         n_tokens = sum(1 for line in content.data.splitlines() if line) + len(default_special_tokens)
@@ -492,6 +539,28 @@ def _with_settings(content: Content) -> tuple[str | EllipsisType | None, Special
         default_pattern if pattern is ... else pattern,
         default_special_tokens if special_tokens is None else special_tokens,
     )
+
+
+def _with_config(
+    pattern: str | EllipsisType | None, special_tokens: SpecialTokens | None, path: Path
+) -> tuple[str | EllipsisType | None, SpecialTokens | None]:
+    """Return the pattern and the special tokens with defaults from a model's tokenizer_config.json.
+
+    Raises:
+        TokenizerFileError: The file is damaged.
+    """
+    config = object_at(read_json(path), str(path), "an object")
+    kind, expression = config.get("tokenizer_class"), config.get("pat_str")
+    if pattern is ... and isinstance(expression, str):
+        pattern = expression
+    elif pattern is ... and isinstance(kind, str):
+        pattern = _PATTERNS_OF_CLASSES.get(kind, pattern)
+    if special_tokens is None and is_object(added := config.get("added_tokens_decoder")):
+        texts = {key: token.get("content") for key, token in added.items() if is_object(token)}
+        special_tokens = {
+            text: int(key) for key, text in texts.items() if isinstance(text, str) and key.isdecimal()
+        }
+    return pattern, special_tokens
 
 
 def _read_settings(path: Path) -> tuple[str | None, dict[str, int], int | None]:

@@ -1,8 +1,10 @@
-"""The web application: routes, errors, and the files of the page."""
+"""The web application: its routes, errors, and the files of the page."""
 
 from __future__ import annotations
 
+from hashlib import blake2s
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,19 +14,17 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from bytemill._core import __version__
 from bytemill.errors import BytemillError
-from bytemill.studio.errors import ChangedError, ChangingError, ForgottenTextError, NotThereError
-from bytemill.studio.jobs import JobCancelledError
-from bytemill.studio.models import Models
-from bytemill.studio.routes import comparison, jobs, models, runs, status, texts, tokenizers
+from bytemill.studio.files import shown_name
+from bytemill.studio.models import Models, checkpoint_paths
+from bytemill.studio.routes import models, runs, texts, tokenizers
+from bytemill.studio.schemas import Queued, Status
 from bytemill.studio.security import Guard
-from bytemill.studio.state import State
-from bytemill.studio.texts import EditError, StaleVersionError, TextTooLargeError
+from bytemill.studio.state import State, Studio
 
 if TYPE_CHECKING:
     from bytemill.studio.library import Library
     from bytemill.studio.security import Access
 
-_STATUS = {NotThereError: 404, ChangedError: 409, ForgottenTextError: 410, ChangingError: 503}
 STATIC = Path(str(resources.files("bytemill.studio") / "static"))
 PREFIX = "/api/v1"
 
@@ -46,11 +46,33 @@ def create_app(library: Library, access: Access, *, device: str = "auto") -> Fas
     )
     app.state.studio = State(library, Models(library.stamps, device))
     app.add_middleware(Guard, access=access)
-    for module in (status, tokenizers, texts, comparison, runs, models, jobs):
+    app.add_api_route(f"{PREFIX}/status", status, tags=["status"])
+    for module in (tokenizers, texts, runs, models):
         app.include_router(module.router, prefix=PREFIX)
+    app.add_api_route(f"{PREFIX}/jobs/{{name}}", job, tags=["jobs"])
     _add_errors(app)
     _add_page(app)
     return app
+
+
+def status(studio: Studio) -> Status:
+    """Return what the page needs to know first, and whether it must read the lists again."""
+    root = studio.library.root
+    shelf = studio.library.shelf()
+    checkpoints = [list(checkpoint_paths(entry.path)) for entry in shelf["runs"].values()]
+    library = f"{shelf.digest} {checkpoints} {studio.library.stamps.of_all_opened()}"
+    return Status(
+        version=__version__,
+        started=studio.started,
+        root=None if root is None else shown_name(root.name) or "/",
+        has_models=find_spec("torch") is not None,
+        library=blake2s(library.encode(), digest_size=8).hexdigest(),
+    )
+
+
+async def job(name: str, studio: Studio) -> Queued:
+    """Return how many jobs wait before the one whose request had this name in its header x-job."""
+    return Queued(before=studio.jobs.before(name))
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -59,28 +81,12 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(BytemillError)
     async def on_error(_: Request, error: BytemillError) -> JSONResponse:
-        status = next((own for kind, own in _STATUS.items() if isinstance(error, kind)), 422)
-        return failed(status, _without_paths(str(error), app), error.hint and _without_paths(error.hint, app))
-
-    @app.exception_handler(StaleVersionError)
-    async def on_stale(_: Request, error: StaleVersionError) -> JSONResponse:
-        return failed(409, str(error))
-
-    @app.exception_handler(TextTooLargeError)
-    async def on_large(_: Request, error: TextTooLargeError) -> JSONResponse:
-        return failed(413, str(error))
+        own = getattr(error, "status", 422)  # errors of the studio have one of their own
+        return failed(own, _without_paths(str(error), app), error.hint and _without_paths(error.hint, app))
 
     @app.exception_handler(UnicodeEncodeError)
     async def on_surrogate(_: Request, __: UnicodeEncodeError) -> JSONResponse:
         return failed(422, "the text has half of a surrogate pair, which is no character")
-
-    @app.exception_handler(EditError)
-    async def on_edit(_: Request, error: EditError) -> JSONResponse:
-        return failed(422, str(error))
-
-    @app.exception_handler(JobCancelledError)
-    async def on_cancelled(_: Request, __: JobCancelledError) -> JSONResponse:
-        return failed(504, "the work was cancelled or took too long")
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -90,7 +96,7 @@ def _add_errors(app: FastAPI) -> None:
         return failed(422, f"{position}: {message}" if position else message)
 
     # Registered for the sake of the checker, which takes nested functions for unused.
-    _ = on_error, on_stale, on_large, on_surrogate, on_edit, on_cancelled, on_invalid
+    _ = on_error, on_surrogate, on_invalid
 
 
 def _without_paths(message: str, app: FastAPI) -> str:

@@ -66,27 +66,13 @@ class _Job:
 class Jobs:
     """A queue of jobs, with limits of their number, rate and time."""
 
-    def __init__(
-        self,
-        n_threads: int = N_THREADS,
-        max_waiting: int = MAX_WAITING,
-        rate: float = RATE,
-        burst: float = BURST,
-    ) -> None:
-        self._executor = ThreadPoolExecutor(n_threads, thread_name_prefix="studio-job")
-        self._n_threads, self._max_waiting = n_threads, max_waiting
-        self._rate, self._burst = rate, burst
-        self._credit, self._counted = burst, time.monotonic()
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(N_THREADS, thread_name_prefix="studio-job")
+        self._credit, self._counted = BURST, time.monotonic()
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._waiting: list[_Job] = []
         self._n_running = 0
-
-    @property
-    def n_active(self) -> int:
-        """Jobs that run or wait."""
-        with self._lock:
-            return self._n_running + len(self._waiting)
 
     def before(self, name: str) -> int | None:
         """Return how many jobs wait before the one of a name; None if it does not wait."""
@@ -182,11 +168,11 @@ class Jobs:
         job.future.add_done_callback(partial(self._end, job))
 
     def _admit(self, now: float) -> None:
-        self._credit = min(self._burst, self._credit + (now - self._counted) * self._rate)
+        self._credit = min(BURST, self._credit + (now - self._counted) * RATE)
         self._counted = now
         if self._credit < 1:
             raise HTTPException(429, "too many requests: wait a second", headers={"Retry-After": "1"})
-        is_full = self._n_running + len(self._waiting) >= self._n_threads + self._max_waiting
+        is_full = self._n_running + len(self._waiting) >= N_THREADS + MAX_WAITING
         if is_full or self._stopped.is_set():
             raise HTTPException(503, "the studio is busy: try again soon", headers={"Retry-After": "2"})
         self._credit -= 1
@@ -211,7 +197,7 @@ class Jobs:
 
     def _count(self) -> None:
         """Tell each waiting job how many are before it; the first ones have a thread if some are free."""
-        n_free = self._n_threads - self._n_running
+        n_free = N_THREADS - self._n_running
         for i, job in enumerate(self._waiting):
             job.move(i - n_free if i >= n_free else None)
 

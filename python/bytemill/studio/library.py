@@ -15,26 +15,23 @@ from hashlib import blake2s
 from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
-from bytemill.errors import CorpusError, TokenizerFileError
+from bytemill.datasets import DECLARATION
+from bytemill.errors import BytemillError, CorpusError, TokenizerFileError
 from bytemill.formats.files import SIDECAR_FILES, vocab_and_merges_paths
-from bytemill.studio.errors import NotThereError
-from bytemill.studio.files import open_regular, problem_of, require_regular, shown_name
-from bytemill.studio.stamps import Stamps
+from bytemill.studio.files import Recent, Stamps, open_regular, problem_of, require_regular, shown_name
 from bytemill.tokenizer import open_tokenizer
-from bytemill.tokenizer.pretrained import PUBLISHED, is_name
+from bytemill.tokenizer.pretrained import PUBLISHED, is_cached, is_name
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-T = TypeVar("T")
+    from collections.abc import Iterator, Sequence
 
 MAX_DEPTH = 5
 MAX_FOLDERS = 5_000
-MAX_OPENED = 16
-"""Tokenizers that are kept; the one that was opened first makes room."""
+MAX_OPENED, MAX_TRUNCATED = 16, 6
+"""Tokenizers that are kept."""
 MAX_TEXT_BYTES = 5_000_000
 _SECONDS = 2.0
 """A folder is searched again after this time, and a large one after 20 times as long as the search takes."""
@@ -56,16 +53,34 @@ _NOUNS: dict[Kind, str] = {
 }
 
 
+class NotThereError(BytemillError, LookupError):
+    """What a request names was removed, renamed, or never there."""
+
+    status = 404
+
+
 @dataclass(frozen=True)
 class Entry:
     """Something that the studio may open."""
 
+    kind: Kind
     id: str
     name: str
     path: Path
     root: Path
     """Folder that links may not lead out of; for files that are not checked, the root of the file system."""
     origin: Origin = "found"
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that a tokenizer, a study or a text is opened from; some may be missing."""
+        if self.kind == "texts":
+            return [self.path]
+        if self.kind == "studies":
+            return [self.path / name for name in _STUDY_FILES]
+        folder = self.path if self.path.is_dir() else self.path.parent
+        sidecars = [folder / name for name in SIDECAR_FILES]
+        return [*dict.fromkeys([self.path, *vocab_and_merges_paths(self.path), *sidecars])]
 
 
 @dataclass(frozen=True)
@@ -74,29 +89,21 @@ class OpenedTokenizer:
 
     tokenizer: Tokenizer
     stamp: str
+    renumbered: dict[int, int] = field(default_factory=dict[int, int])
+    """Ids of special tokens that truncation changed, with their first ids."""
 
 
-@dataclass(frozen=True)
-class OpenedText:
-    """A text, and the stamp of its file."""
+class Shelf(dict[Kind, dict[str, Entry]]):
+    """Everything that was found, by kind and id. Folders of imported models are models; those of runs are runs."""
 
-    name: str
-    content: str
-    stamp: str
+    def __init__(self) -> None:
+        super().__init__({kind: {} for kind in _NOUNS})
+        self.skipped: dict[str, str] = {}
+        """Why a file or folder is left out, by its name."""
 
-
-@dataclass
-class Shelf:
-    """Everything that was found, by id."""
-
-    tokenizers: dict[str, Entry] = field(default_factory=dict[str, Entry])
-    runs: dict[str, Entry] = field(default_factory=dict[str, Entry])
-    models: dict[str, Entry] = field(default_factory=dict[str, Entry])
-    """Folders of imported models; those of runs are runs."""
-    studies: dict[str, Entry] = field(default_factory=dict[str, Entry])
-    texts: dict[str, Entry] = field(default_factory=dict[str, Entry])
-    skipped: dict[str, str] = field(default_factory=dict[str, str])
-    """Why a file or folder is left out, by its name."""
+    def add(self, entry: Entry) -> None:
+        """Add an entry, unless its id is there."""
+        self[entry.kind].setdefault(entry.id, entry)
 
     def accepts(self, path: Path, root: Path) -> bool:
         """Return whether a file or folder is read, and note why if it is not."""
@@ -109,10 +116,8 @@ class Shelf:
     def digest(self) -> str:
         """A hash of all entries."""
         found = blake2s(digest_size=8)
-        for kind in _NOUNS:
-            found.update(
-                repr([(each.id, each.name, each.origin) for each in getattr(self, kind).values()]).encode()
-            )
+        for entries in self.values():
+            found.update(repr([(each.id, each.name, each.origin) for each in entries.values()]).encode())
         return found.hexdigest()
 
 
@@ -132,7 +137,8 @@ class Library:
         self._next_search = 0.0
         self._names: dict[str, str] = {}
         """Of all that was ever found, by id, for messages about what is gone."""
-        self._opened: dict[str, OpenedTokenizer] = {}
+        self._opened: Recent[str, OpenedTokenizer] = Recent(MAX_OPENED)
+        self._truncated: Recent[tuple[str, str, int], Tokenizer] = Recent(MAX_TRUNCATED)
         self.stamps = Stamps()
 
     def shelf(self) -> Shelf:
@@ -141,8 +147,8 @@ class Library:
             start = time.monotonic()
             if self._shelf is None or start >= self._next_search:
                 self._shelf = self._search()
-                for kind in _NOUNS:
-                    self._names |= {entry.id: entry.name for entry in getattr(self._shelf, kind).values()}
+                for entries in self._shelf.values():
+                    self._names |= {entry.id: entry.name for entry in entries.values()}
                 end = time.monotonic()
                 self._next_search = end + max(_SECONDS, 20 * (end - start))
             return self._shelf
@@ -153,50 +159,38 @@ class Library:
         Raises:
             NotThereError: There is no such id, or the file or folder was just removed.
         """
-        found: Entry | None = getattr(self.shelf(), kind).get(entry_id)
+        found = self.shelf()[kind].get(entry_id)
         if found is None or not (found.origin == "published" or found.path.exists()):
             name = self._names.get(entry_id, f"this {_NOUNS[kind]}")
             raise NotThereError(f"{name} is not there any more", hint=f"choose another {_NOUNS[kind]}")
         return found
 
-    def stamp_of_opened(self, kind: Literal["tokenizers", "studies", "texts"], entry: Entry) -> str | None:
-        """Return the stamp of an entry as it is now, or None if nobody has opened it."""
-        return self.stamps.of_opened(_files_of(kind, entry))
-
-    def tokenizer(self, tokenizer_id: str) -> Tokenizer:
-        """Return a tokenizer, as `open_tokenizer` does."""
-        return self.open_tokenizer(tokenizer_id).tokenizer
-
-    def open_tokenizer(self, tokenizer_id: str) -> OpenedTokenizer:
+    def open_tokenizer(self, tokenizer_id: str, vocab_size: int | None = None) -> OpenedTokenizer:
         """Open a tokenizer, or return it if it is open and its files have not changed.
+
+        Args:
+            tokenizer_id: Its id.
+            vocab_size: Truncate it to this many tokens.
 
         Raises:
             NotThereError: There is no such tokenizer.
-            BytemillError: The file cannot be opened.
+            BytemillError: It cannot be opened or truncated.
         """
         entry = self.entry("tokenizers", tokenizer_id)
-        files = _files_of("tokenizers", entry)
-        known = self._opened.get(tokenizer_id)
-        if known is not None and known.stamp == self.stamps.of(files):
-            return known
-
-        def read() -> Tokenizer:
-            if entry.origin == "published":
-                return Tokenizer.from_pretrained(entry.name, local_files_only=True)
-            require_regular(files, entry.root, TokenizerFileError)
-            return open_tokenizer(entry.path)
-
-        opened = OpenedTokenizer(*self.stamps.read(entry.name, files, read))
-        with self._lock:
-            self._opened.pop(tokenizer_id, None)
-            self._opened[tokenizer_id] = opened
-            while len(self._opened) > MAX_OPENED:
-                del self._opened[next(iter(self._opened))]
-        return opened
-
-    def read_study(self, entry: Entry, read: Callable[[], T]) -> tuple[T, str]:
-        """Return what `read` makes of the files of a study, and their stamp."""
-        return self.stamps.read(entry.name, _files_of("studies", entry), read)
+        opened = self._opened.get(tokenizer_id)
+        if opened is None or opened.stamp != self.stamps.of(entry.files):
+            opened = OpenedTokenizer(
+                *self.stamps.read(entry.name, entry.files, lambda: _read_tokenizer(entry))
+            )
+            self._opened.put(tokenizer_id, opened)
+        whole = opened.tokenizer
+        if vocab_size is None or vocab_size >= len(whole):
+            return opened
+        key = tokenizer_id, opened.stamp, vocab_size
+        own = self._truncated.get(key) or whole.truncate(vocab_size)
+        self._truncated.put(key, own)
+        renumbered = {i: whole.special_tokens[token] for token, i in own.special_tokens.items()}
+        return OpenedTokenizer(own, opened.stamp, renumbered)
 
     def argument_of(self, entry: Entry) -> str:
         """Return how the command line names an entry: relative to the root, if it is below."""
@@ -206,63 +200,55 @@ class Library:
             return shown_name(entry.path)
         return str(entry.path.relative_to(self.root)) or "."
 
-    def text(self, text_id: str) -> OpenedText:
-        """Read a text; malformed UTF-8 is replaced.
-
-        Raises:
-            NotThereError: There is no such text.
-            CorpusError: The file cannot be read, or is larger than 5 MB.
-        """
-        entry = self.entry("texts", text_id)
-        content, stamp = self.stamps.read(entry.name, _files_of("texts", entry), lambda: _content_of(entry))
-        return OpenedText(entry.name, content, stamp)
-
     def _search(self) -> Shelf:
         shelf = Shelf()
         for name in self._named:
-            self._add_named(shelf, name)
-        for entry in _bundled():
-            shelf.tokenizers.setdefault(entry.id, entry)
-        for entry in _published():
-            shelf.tokenizers.setdefault(entry.id, entry)
+            _add_named(shelf, name)
+        for name, path in _bundled_tokenizers():
+            shelf.add(Entry("tokenizers", name, name, path, Path(path.anchor), "bundled"))
+        for name in _cached_tokenizers():
+            shelf.add(Entry("tokenizers", name, name, Path(name), Path(name), "published"))
         if self.root is not None:
             for folder, files in _folders(self.root, self.root, shelf):
                 _add_folder(shelf, folder, files, self.root)
-        for entry in _declaration():
-            shelf.texts[entry.id] = entry
+        for path in _declaration():
+            language = path.stem.removeprefix("udhr_")
+            name = f"Declaration of Human Rights, {language}"
+            shelf.add(Entry("texts", f"declaration-{language}", name, path, Path(path.anchor), "bundled"))
         return shelf
 
-    def _add_named(self, shelf: Shelf, name: str) -> None:
-        path = Path(name)
-        if is_name(name):
-            entry_id = name if name in PUBLISHED else _id_of(path)
-            shelf.tokenizers[entry_id] = Entry(entry_id, name, path, path, "published")
-            return
-        path = Path(os.path.realpath(path))
-        if path.is_dir():
-            for folder, files in _folders(path, path.parent, shelf, depth=1):
-                _add_folder(shelf, folder, files, path.parent, origin="named")
-            return
-        if not shelf.accepts(path, path.parent):
-            return
-        if path.suffix == ".txt":
-            shelf.texts[_id_of(path)] = Entry(_id_of(path), path.name, path, path.parent, "named")
-        else:
-            shelf.tokenizers[_id_of(path)] = Entry(_id_of(path), path.stem, path, path.parent, "named")
+
+@lru_cache(maxsize=1)
+def _bundled_tokenizers() -> list[tuple[str, Path]]:
+    folder = Path(str(resources.files("bytemill.studio") / "bundled"))
+    return [(path.stem, path) for path in sorted(folder.glob("*.json"))]
 
 
-def _files_of(kind: Literal["tokenizers", "studies", "texts"], entry: Entry) -> list[Path]:
-    """Return the files that an entry is opened from; some may be missing."""
-    if kind == "texts":
-        return [entry.path]
-    if kind == "studies":
-        return [entry.path / name for name in _STUDY_FILES]
-    folder = entry.path if entry.path.is_dir() else entry.path.parent
-    sidecars = [folder / name for name in SIDECAR_FILES]
-    return [*dict.fromkeys([entry.path, *vocab_and_merges_paths(entry.path), *sidecars])]
+@lru_cache(maxsize=1)
+def _cached_tokenizers() -> list[str]:
+    """Return the published tokenizers that are in a cache of this machine; nothing is downloaded."""
+    return [name for name in PUBLISHED if is_cached(name)]
 
 
-def _content_of(entry: Entry) -> str:
+@lru_cache(maxsize=1)
+def _declaration() -> list[Path]:
+    """Return the files of the declaration, English first."""
+    return sorted(DECLARATION.glob("udhr_*.txt"), key=lambda path: (path.stem != "udhr_eng", path))
+
+
+def _read_tokenizer(entry: Entry) -> Tokenizer:
+    if entry.origin == "published":
+        return Tokenizer.from_pretrained(entry.name, local_files_only=True)
+    require_regular(entry.files, entry.root, TokenizerFileError)
+    return open_tokenizer(entry.path)
+
+
+def read_text(entry: Entry) -> str:
+    """Return the content of a text; malformed UTF-8 is replaced.
+
+    Raises:
+        CorpusError: The file cannot be read, or is larger than 5 MB.
+    """
     try:
         with open_regular(entry.path, entry.root) as file:
             data = file.read(MAX_TEXT_BYTES + 1)
@@ -274,6 +260,22 @@ def _content_of(entry: Entry) -> str:
         # The declaration's files begin with a note on their origin.
         data = data.partition(b"\n---\n")[2] or data
     return data.decode(errors="replace").replace("\r\n", "\n").strip("\n")
+
+
+def _add_named(shelf: Shelf, name: str) -> None:
+    path = Path(name)
+    if is_name(name):
+        shelf.add(
+            Entry("tokenizers", name if name in PUBLISHED else _id_of(path), name, path, path, "published")
+        )
+        return
+    path = Path(os.path.realpath(path))
+    if path.is_dir():
+        for folder, files in _folders(path, path.parent, shelf, depth=1):
+            _add_folder(shelf, folder, files, path.parent, origin="named")
+    elif shelf.accepts(path, path.parent):
+        kind, shown = ("texts", path.name) if path.suffix == ".txt" else ("tokenizers", path.stem)
+        shelf.add(Entry(kind, _id_of(path), shown, path, path.parent, "named"))
 
 
 def _folders(top: Path, root: Path, shelf: Shelf, depth: int = MAX_DEPTH) -> Iterator[tuple[Path, list[str]]]:
@@ -298,17 +300,17 @@ def _add_folder(shelf: Shelf, folder: Path, files: list[str], root: Path, origin
     name = str(folder.relative_to(root)) if folder != root else folder.name
     own = set(files)
 
-    def add(entries: dict[str, Entry], *parts: Path) -> None:
+    def add(kind: Kind, *parts: Path) -> None:  # also in place of one that was named
         if all(shelf.accepts(part, root) for part in parts):
-            entries[_id_of(folder)] = Entry(_id_of(folder), name, folder, root, origin)
+            shelf[kind][_id_of(folder)] = Entry(kind, _id_of(folder), name, folder, root, origin)
 
     if "metrics.jsonl" in own and "config.toml" in own:
-        add(shelf.runs, folder / "config.toml", folder / "metrics.jsonl", *_checkpoint_links(folder))
+        add("runs", folder / "config.toml", folder / "metrics.jsonl", *_checkpoint_links(folder))
         origin = "run" if origin == "found" else origin
     elif "model.json" in own and "model.safetensors" in own:
-        add(shelf.models, folder / "model.json", folder / "model.safetensors")
+        add("models", folder / "model.json", folder / "model.safetensors")
     elif "study.json" in own and "study.toml" in own:
-        add(shelf.studies, folder / "study.json", folder / "study.toml")
+        add("studies", folder / "study.json", folder / "study.toml")
     for file in files:
         path = folder / file
         is_text = path.suffix in _TEXT_ENDINGS and "config.toml" not in own
@@ -318,10 +320,9 @@ def _add_folder(shelf: Shelf, folder: Path, files: list[str], root: Path, origin
             continue
         if not is_text and _is_tokenizer(path):
             own_name = name if file == "tokenizer.json" and folder != root else str(path.relative_to(root))
-            entry = Entry(_id_of(path), own_name.removesuffix(".json"), path, root, origin)
-            shelf.tokenizers.setdefault(entry.id, entry)
+            shelf.add(Entry("tokenizers", _id_of(path), own_name.removesuffix(".json"), path, root, origin))
         elif is_text and _size(path) <= MAX_TEXT_BYTES:
-            shelf.texts.setdefault(_id_of(path), Entry(_id_of(path), str(path.relative_to(root)), path, root))
+            shelf.add(Entry("texts", _id_of(path), str(path.relative_to(root)), path, root, "found"))
 
 
 def _checkpoint_links(run: Path) -> list[Path]:
@@ -333,44 +334,6 @@ def _checkpoint_links(run: Path) -> list[Path]:
         return [path for path in folder.iterdir() if path.is_symlink()]
     except OSError:  # there are none
         return []
-
-
-@lru_cache(maxsize=1)
-def _bundled() -> tuple[Entry, ...]:
-    folder = Path(str(resources.files("bytemill.studio") / "bundled"))
-    return tuple(
-        Entry(path.stem, path.stem, path, Path(path.anchor), "bundled")
-        for path in sorted(folder.glob("*.json"))
-    )
-
-
-@lru_cache(maxsize=1)
-def _published() -> tuple[Entry, ...]:
-    """Return the published tokenizers that are in a cache of this machine; nothing is downloaded."""
-    from bytemill.tokenizer.pretrained import is_cached
-
-    return tuple(
-        Entry(name, name, Path(name), Path(name), "published") for name in PUBLISHED if is_cached(name)
-    )
-
-
-@lru_cache(maxsize=1)
-def _declaration() -> tuple[Entry, ...]:
-    from bytemill.datasets import DECLARATION
-
-    names = sorted(DECLARATION.glob("udhr_*.txt"))
-    first = DECLARATION / "udhr_eng.txt"
-    ordered = [first, *(path for path in names if path != first)]
-    return tuple(
-        Entry(
-            f"declaration-{path.stem[5:]}",
-            f"Declaration of Human Rights, {path.stem[5:]}",
-            path,
-            Path(path.anchor),
-            "bundled",
-        )
-        for path in ordered
-    )
 
 
 def _is_tokenizer(path: Path) -> bool:

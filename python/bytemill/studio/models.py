@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill.errors import CheckpointError
-from bytemill.studio.errors import NotThereError
+from bytemill.studio.library import NotThereError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.lm.training.saved_model import TrainedModel
+    from bytemill.studio.files import Stamps
     from bytemill.studio.library import Entry
-    from bytemill.studio.stamps import Stamps
 
 MAX_LOADED = 3
 _N_TRIES = 3
@@ -58,7 +58,7 @@ class Models:
         """
         with self._lock:  # also while loading: two requests must not load the same model twice
             for _ in range(_N_TRIES):
-                folders = _folders(entry, step)
+                folders = model_folders(entry, step)
                 failures: list[CheckpointError] = []
                 for own_step, folder in folders.items():
                     try:
@@ -71,11 +71,6 @@ class Models:
                         hint=failures[0].hint or "if a program is writing it, try again when that has ended",
                     )
         raise _not_there(entry, step)
-
-    @staticmethod
-    def check(entry: Entry, step: int | None) -> None:
-        """Raise NotThereError if there is no such checkpoint, or none at all; nothing is loaded."""
-        _folders(entry, step)
 
     def stamps_of(self, entry: Entry, checkpoints: dict[int, Path]) -> dict[str, str]:
         """Return the stamps, by step, of the checkpoints that were loaded; of an imported model under ""."""
@@ -116,7 +111,7 @@ def model_files(folder: Path) -> list[Path]:
     return files
 
 
-def _folders(entry: Entry, step: int | None) -> dict[int | None, Path]:
+def model_folders(entry: Entry, step: int | None) -> dict[int | None, Path]:
     """Return the folders that a model may be loaded from, the newest checkpoint first.
 
     Raises:

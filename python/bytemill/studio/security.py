@@ -207,6 +207,10 @@ class _Refusal:
     hint: str | None = None
 
 
+_TOO_LARGE = _Refusal(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
+_OTHER_SITE = _Refusal(403, "requests from other sites are not accepted")
+
+
 class Guard:
     """Middleware that refuses what does not come from the studio's own page.
 
@@ -216,13 +220,11 @@ class Guard:
     Args:
         app: The application.
         access: Who may connect.
-        max_body_bytes: Limit of a body.
     """
 
-    def __init__(self, app: App, access: Access, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, app: App, access: Access) -> None:
         self._app = app
         self._access = access
-        self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -251,9 +253,9 @@ class Guard:
             else:
                 is_whole = not message.get("more_body", False)
                 sent += len(message.get("body", b""))
-                if sent <= self._max_body_bytes:
+                if sent <= MAX_BODY_BYTES:
                     return message
-                refusal = self._too_large()
+                refusal = _TOO_LARGE
             raise ClientDisconnect  # the application ends; what it answers is not sent
 
         async def send_guarded(message: MutableMapping[str, Any]) -> None:
@@ -282,21 +284,18 @@ class Guard:
             scope["method"] == "GET" and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
         )
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and not is_navigation:
-            return _Refusal(403, "requests from other sites are not accepted")
+            return _OTHER_SITE
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in {f"http://{host}", *self._access.origins}:
-            return _Refusal(403, "requests from other sites are not accepted")
+            return _OTHER_SITE
         if scope["method"] not in ("GET", "HEAD"):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
                 return _Refusal(415, "the body must be application/json")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._max_body_bytes:
-            return self._too_large()
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+            return _TOO_LARGE
         return None
-
-    def _too_large(self) -> _Refusal:
-        return _Refusal(413, f"the body has more than {self._max_body_bytes:,} bytes")
 
     def _login(self, scope: Scope, headers: dict[str, str]) -> _Refusal | None:
         """Check the cookie, or exchange the token of the address for one."""
@@ -331,22 +330,23 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 async def _answer(send: Send, refusal: _Refusal, headers: dict[str, str]) -> None:
     is_page = "text/html" in headers.get("accept", "")
-    body = b"" if refusal.status == 303 else (_page(refusal) if is_page else _json(refusal))
+    if refusal.status == 303:
+        body = b""
+    elif is_page:
+        body = _page(refusal)
+    else:
+        body = json.dumps({"detail": refusal.message, "hint": refusal.hint}).encode()
     own = [
         (b"content-type", b"text/html; charset=utf-8" if is_page else b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
         *_HEADERS,
+        (b"connection", b"close"),  # what is left of a refused body is not read
     ]
-    own.append((b"connection", b"close"))  # what is left of a refused body is not read
     if refusal.cookie is not None:
         own += [(b"set-cookie", refusal.cookie.encode()), (b"location", b"/")]
     await send({"type": "http.response.start", "status": refusal.status, "headers": own})
     await send({"type": "http.response.body", "body": body})
-
-
-def _json(refusal: _Refusal) -> bytes:
-    return json.dumps({"detail": refusal.message, "hint": refusal.hint}).encode()
 
 
 def _page(refusal: _Refusal) -> bytes:

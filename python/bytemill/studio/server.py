@@ -7,7 +7,6 @@ import contextlib
 import errno
 import ipaddress
 import socket
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from bytemill.studio.app import create_app
 from bytemill.studio.security import Access, bracketed, reachable_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from bytemill.studio.library import Library
 
@@ -104,63 +103,45 @@ def serve(
     Raises:
         KeyboardInterrupt: The server was interrupted.
     """
-    server = _server(library, address, device)
-    if on_start is not None:
-        server.on_start = on_start
+    server = Server(library, address, device, on_start)
     with contextlib.suppress(asyncio.CancelledError):
         server.run(sockets=[address.socket])
 
 
-@contextlib.contextmanager
-def running(library: Library, address: Address, *, device: str = "cpu") -> Generator[str]:
-    """Answer requests on another thread inside the block, as tests and benchmarks do; gives the URL."""
-    server = _server(library, address, device)
-    started = threading.Event()
-    server.on_start = started.set
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [address.socket]}, daemon=True)
-    thread.start()
-    if not started.wait(30):
-        raise OutputError("the studio did not start")
-    try:
-        yield address.url
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join(30)
+class Server(uvicorn.Server):
+    """uvicorn's server of the application; the arguments are those of `serve`."""
 
-
-class _Server(uvicorn.Server):
-    on_start: Callable[[], None] | None = None
-    stop_jobs: Callable[[], None]
+    def __init__(
+        self, library: Library, address: Address, device: str, on_start: Callable[[], None] | None
+    ) -> None:
+        app = create_app(library, address.access, device=device)
+        self._jobs, self._on_start = app.state.studio.jobs, on_start
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="error",
+                access_log=False,
+                server_header=False,
+                ws="none",
+                lifespan="off",
+                timeout_graceful_shutdown=1,
+                timeout_keep_alive=75,
+                http=Connection,
+            )
+        )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
         # Requests run on few threads: each keeps memory of its own, and two encode a text on all cores.
         to_thread.current_default_thread_limiter().total_tokens = _N_THREADS
         await super().startup(sockets)
-        if self.on_start is not None:
-            self.on_start()
+        if self._on_start is not None:
+            self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.stop_jobs()
+        """End, and cancel all jobs."""
+        self._jobs.stop()
         await super().shutdown(sockets)
-
-
-def _server(library: Library, address: Address, device: str) -> _Server:
-    app = create_app(library, address.access, device=device)
-    server = _Server(
-        uvicorn.Config(
-            app,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            ws="none",
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-            timeout_keep_alive=75,
-            http=Connection,
-        )
-    )
-    server.stop_jobs = app.state.studio.jobs.stop
-    return server
 
 
 HEADER_SECONDS = 20.0

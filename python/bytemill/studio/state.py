@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from bytemill.studio.jobs import Jobs
-from bytemill.studio.texts import TextStore, TokenizerCache
+from bytemill.studio.texts import TextStore
 
 if TYPE_CHECKING:
     from bytemill.studio.library import Library
@@ -27,13 +27,12 @@ class State:
     """Tells a page that the server was started again."""
 
     def __post_init__(self) -> None:
-        self.tokenizers = TokenizerCache(self.library)
-        self.texts = TextStore(self.tokenizers)
+        self.texts = TextStore(self.library.open_tokenizer)
 
 
-def state_of(request: Request) -> State:
-    """Return the state of the server that received a request."""
+def _state(request: Request) -> State:
     return request.app.state.studio
 
 
-Studio = Annotated[State, Depends(state_of)]
+Studio = Annotated[State, Depends(_state)]
+"""The state of the server that received a request."""

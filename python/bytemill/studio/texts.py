@@ -1,16 +1,17 @@
-"""Texts that browsers edit, and their ids, which are sent as differences; tokenizers as views ask for them."""
+"""Texts that browsers edit, and their ids, which are sent as differences."""
 
 from __future__ import annotations
 
 import threading
 import uuid
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bytemill.studio.errors import ForgottenTextError
+from bytemill.errors import BytemillError
+from bytemill.studio.files import Recent
 from bytemill.studio.library import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bytemill.studio.library import Library
-    from bytemill.tokenizer.tokenizer import Tokenizer
-
+    from bytemill.studio.library import OpenedTokenizer
+    from bytemill.studio.schemas import EditSpec, ViewSpec
 
 MAX_TEXTS = 64
 """Texts that are kept; the one that was used least recently makes room."""
@@ -29,48 +29,26 @@ MAX_VIEWS = 8
 """Tokenizers whose ids are kept for a text."""
 
 
-class TextTooLargeError(ValueError):
+class ForgottenTextError(BytemillError, LookupError):
+    """The studio has forgotten a text to make room for others, or because it was started again."""
+
+    status = 410
+
+
+class TextTooLargeError(BytemillError, ValueError):
     """A text would have more than 5 MB."""
 
+    status = 413
 
-class EditError(ValueError):
+
+class EditError(BytemillError, ValueError):
     """An edit is outside the text."""
 
 
-class StaleVersionError(ValueError):
+class StaleVersionError(BytemillError, ValueError):
     """An edit is of another version of the text than the current one."""
 
-
-@dataclass(frozen=True)
-class View:
-    """How a text is encoded."""
-
-    tokenizer: str
-    """Id in the library."""
-    special: bool = True
-    """Recognize special tokens."""
-    vocab_size: int | None = None
-    """Truncate the tokenizer to this many tokens."""
-
-
-@dataclass(frozen=True)
-class ViewTokenizer:
-    """The tokenizer of a view."""
-
-    tokenizer: Tokenizer
-    stamp: str
-    """Stamp of the files that it was opened from."""
-    renumbered: dict[int, int] = field(default_factory=dict[int, int])
-    """Ids of special tokens that truncation changed, with their first ids."""
-
-
-@dataclass(frozen=True)
-class Edit:
-    """Replace the characters from `start` to `end`, in code points, by `text`."""
-
-    start: int
-    end: int
-    text: str
+    status = 409
 
 
 @dataclass(frozen=True)
@@ -90,7 +68,7 @@ class IdsChange:
     ids: NDArray[np.uint32]
     n_tokens: int
     """Number of ids after the change."""
-    stamp: str = ""
+    stamp: str
     """Stamp of the tokenizer, before and after the change."""
 
 
@@ -101,7 +79,7 @@ class Text:
     content: str
     version: int = 0
     n_bytes: int = 0
-    ids: OrderedDict[View, Encoded] = field(default_factory=OrderedDict[View, "Encoded"])
+    ids: Recent[ViewSpec, Encoded] = field(default_factory=lambda: Recent(MAX_VIEWS))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def replace(self, content: str) -> None:
@@ -116,10 +94,10 @@ class TextStore:
     """Texts by id.
 
     Args:
-        tokenizer_of: Returns the tokenizer of a view.
+        tokenizer_of: Returns a tokenizer by its id, truncated to a size if that is not None.
     """
 
-    def __init__(self, tokenizer_of: Callable[[View], ViewTokenizer]) -> None:
+    def __init__(self, tokenizer_of: Callable[[str, int | None], OpenedTokenizer]) -> None:
         self._tokenizer_of = tokenizer_of
         self._texts: OrderedDict[str, Text] = OrderedDict()
         self._lock = threading.Lock()
@@ -150,7 +128,7 @@ class TextStore:
             return found
 
     def edit(
-        self, text_id: str, version: int, edits: Sequence[Edit], views: Sequence[View]
+        self, text_id: str, version: int, edits: Sequence[EditSpec], views: Sequence[ViewSpec]
     ) -> tuple[Text, list[IdsChange]]:
         """Apply edits, one after the other, and return the changes of the ids of each view.
 
@@ -172,27 +150,24 @@ class TextStore:
                         f"{edit.start} to {edit.end} is not in a text of {len(content)} characters"
                     )
                 content = content[: edit.start] + edit.text + content[edit.end :]
-            tokenizers = [self._tokenizer_of(view) for view in views]
-            before = {view: text.ids.get(view) for view in views}
+            tokenizers = [self._tokenizer_of(view.tokenizer, view.vocab_size) for view in views]
+            before = text.ids
             text.replace(content)
             text.version += 1
-            text.ids.clear()
-            changes: list[IdsChange] = []
-            for view, tokenizer in zip(views, tokenizers, strict=True):
-                known, now = before[view], self._ids(text, view, tokenizer)
-                # Between ids of two versions of a tokenizer there is no change of a few ids.
-                known_ids = known.ids if known is not None and known.stamp == now.stamp else None
-                changes.append(replace(ids_change(known_ids, now.ids), stamp=now.stamp))
-            return text, changes
+            text.ids = Recent(MAX_VIEWS)
+            return text, [
+                ids_change(before.get(view), self._ids(text, view, tokenizer))
+                for view, tokenizer in zip(views, tokenizers, strict=True)
+            ]
 
-    def ids(self, text_id: str, view: View) -> tuple[Text, Encoded]:
+    def ids(self, text_id: str, view: ViewSpec) -> tuple[Text, Encoded]:
         """Return the ids of a text. Raises ForgottenTextError and NotThereError."""
         text = self.get(text_id)
         with text.lock:
-            return text, self._ids(text, view, self._tokenizer_of(view))
+            return text, self._ids(text, view, self._tokenizer_of(view.tokenizer, view.vocab_size))
 
     @staticmethod
-    def _ids(text: Text, view: View, own: ViewTokenizer) -> Encoded:
+    def _ids(text: Text, view: ViewSpec, own: OpenedTokenizer) -> Encoded:
         known = text.ids.get(view)
         if known is not None and known.stamp == own.stamp:
             return known
@@ -200,9 +175,7 @@ class TextStore:
             text.content, allowed_special="all" if view.special else "none"
         ).astype(np.uint32)
         found = Encoded(original_ids(ids, own.renumbered), own.stamp)
-        text.ids[view] = found
-        while len(text.ids) > MAX_VIEWS:
-            text.ids.popitem(last=False)
+        text.ids.put(view, found)
         return found
 
 
@@ -215,62 +188,28 @@ def original_ids(ids: NDArray[np.uint32], renumbered: dict[int, int]) -> NDArray
     return table[ids]
 
 
-def ids_change(before: NDArray[np.uint32] | None, after: NDArray[np.uint32]) -> IdsChange:
-    """Return the smallest change of one stretch that turns `before` into `after`.
+def ids_change(known: Encoded | None, now: Encoded) -> IdsChange:
+    """Return the smallest change of one stretch that turns the known ids into those of now.
 
     >>> import numpy as np
-    >>> change = ids_change(np.array([1, 2, 3, 4], np.uint32), np.array([1, 9, 9, 4], np.uint32))
+    >>> known, now = (Encoded(np.array(ids, np.uint32), "stamp") for ids in ([1, 2, 3, 4], [1, 9, 9, 4]))
+    >>> change = ids_change(known, now)
     >>> change.start, change.n_removed, change.ids.tolist()
     (1, 2, [9, 9])
     """
-    if before is None:
-        return IdsChange(0, 0, after, len(after))
+    after = now.ids
+    # Between ids of two versions of a tokenizer there is no change of a few ids.
+    if known is None or known.stamp != now.stamp:
+        return IdsChange(0, 0, after, len(after), now.stamp)
+    before = known.ids
     n = min(len(before), len(after))
     start = _n_equal(before[:n], after[:n])
     n_end = _n_equal(before[::-1][: n - start], after[::-1][: n - start])
-    return IdsChange(start, len(before) - start - n_end, after[start : len(after) - n_end], len(after))
+    new = after[start : len(after) - n_end]
+    return IdsChange(start, len(before) - start - n_end, new, len(after), now.stamp)
 
 
 def _n_equal(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> int:
     """Return how many elements at the start are equal; `a` and `b` are of the same size."""
     differs = a != b
     return int(differs.argmax()) if differs.any() else len(a)
-
-
-MAX_TRUNCATED = 6
-
-
-class TokenizerCache:
-    """Keeps the tokenizers that were truncated most recently.
-
-    Args:
-        library: Where the tokenizers are.
-    """
-
-    def __init__(self, library: Library) -> None:
-        self._library = library
-        self._truncated: OrderedDict[tuple[str, str, int], Tokenizer] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __call__(self, view: View) -> ViewTokenizer:
-        """Return the tokenizer of a view.
-
-        Raises:
-            NotThereError: There is no such tokenizer.
-            BytemillError: It cannot be opened or truncated.
-        """
-        opened = self._library.open_tokenizer(view.tokenizer)
-        whole = opened.tokenizer
-        if view.vocab_size is None or view.vocab_size >= len(whole):
-            return ViewTokenizer(whole, opened.stamp)
-        key = view.tokenizer, opened.stamp, view.vocab_size
-        with self._lock:
-            found = self._truncated.get(key)
-        if found is None:
-            found = whole.truncate(view.vocab_size)
-            with self._lock:
-                self._truncated[key] = found
-                while len(self._truncated) > MAX_TRUNCATED:
-                    self._truncated.popitem(last=False)
-        renumbered = {own: whole.special_tokens[token] for token, own in found.special_tokens.items()}
-        return ViewTokenizer(found, opened.stamp, renumbered)

@@ -119,11 +119,21 @@ def without_leading_spaces(
     ids: TokenIds,
     mode: Literal["none", "one", "token", "each", "every"],
     decode_bytes: Callable[[list[int]], bytes],
+    *,
     errors: str = "replace",
+    space_byte: int | None = None,
 ) -> str:
-    """Return the text of `ids` without the spaces that decoding removes; `text` has them."""
+    """Return the text of `ids` without the spaces that decoding removes; `text` has them.
+
+    With `"every"`, the byte of a space (`space_byte`) keeps it.
+    """
     if mode == "every":
-        return b"".join(decode_bytes([i]).removeprefix(b" ") for i in ids).decode(errors=errors)
+        tokens = (decode_bytes([i]) for i in ids)
+        kept = (
+            token if i == space_byte else token.removeprefix(b" ")
+            for i, token in zip(ids, tokens, strict=True)
+        )
+        return b"".join(kept).decode(errors=errors)
     if not text.startswith(" "):
         return text
     spaces = LeadingSpaces(mode)
@@ -152,15 +162,19 @@ class StreamDecoder:
         self,
         token_bytes: Callable[[int], bytes],
         strip: Literal["none", "one", "token", "each", "every"] = "none",
+        space_byte: int | None = None,
     ) -> None:
         self._token_bytes = token_bytes
+        self._space_byte = space_byte if strip == "every" else None
         self._strip: Literal["none", "one", "token", "each", "every"] = strip
         self._spaces = LeadingSpaces(strip)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, token_id: int) -> str:
         """Return the text that `token_id` completes. Raises `UnknownTokenError` for an id that belongs to no token."""
-        text = self._decoder.decode(self._spaces.from_token(self._token_bytes(token_id)))
+        token = self._token_bytes(token_id)
+        kept = token if token_id == self._space_byte else self._spaces.from_token(token)
+        text = self._decoder.decode(kept)
         held_back, _ = self._decoder.getstate()
         if held_back[:1] == b"\xed" and held_back[1:2] >= b"\xa0":
             # The first two bytes of a surrogate. Python waits for the third, but no valid UTF-8 begins like this.

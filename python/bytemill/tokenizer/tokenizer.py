@@ -436,7 +436,14 @@ class Tokenizer:
         text = self.core.decode(ids, errors)
         if self.characters is None:
             return text
-        return without_leading_spaces(text, ids, self.characters.decode_strip, self.core.decode_bytes, errors)
+        return without_leading_spaces(
+            text,
+            ids,
+            self.characters.decode_strip,
+            self.core.decode_bytes,
+            errors=errors,
+            space_byte=self._space_byte,
+        )
 
     def decode_bytes(self, ids: TokenIds) -> bytes:
         """Return the bytes of `ids`, without loss. Raises as `decode` does.
@@ -487,7 +494,9 @@ class Tokenizer:
         >>> [decoder.feed(byte) for byte in "é!".encode()]
         ['', 'é', '!']
         """
-        return StreamDecoder(lambda token_id: self.core.decode_bytes([token_id]), self.decode_strip)
+        return StreamDecoder(
+            lambda token_id: self.core.decode_bytes([token_id]), self.decode_strip, self._space_byte
+        )
 
     def _without_special(self, ids: TokenIds) -> list[int]:
         """The ids without those that Hugging Face's files mark as special."""
@@ -592,6 +601,11 @@ class Tokenizer:
         if not isinstance(self.core, Encoder):
             return self.core.decode_strip
         return "none" if self.characters is None else self.characters.decode_strip
+
+    @property
+    def _space_byte(self) -> int | None:
+        """The id of the byte of a space (`byte_fallback`), if there is one."""
+        return None if self.characters is None else (self.characters.byte_ids or {}).get(0x20)
 
     @property
     def engine_reason(self) -> str | None:

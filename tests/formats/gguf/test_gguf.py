@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+import unicodedata
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from gguf import GGUFEndian, GGUFReader, GGUFWriter, TokenType
 from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken.load import load_tiktoken_bpe
-from tokenizers import pre_tokenizers
+from tokenizers import Regex, pre_tokenizers
 
 import bytemill
 from bytemill import Tokenizer
@@ -30,7 +32,7 @@ from bytemill.errors import (
 from bytemill.formats import gguf, gpt2, registry
 from bytemill.formats.byte_level import bytes_to_text
 from bytemill.formats.gguf import PRE_TOKENIZERS
-from bytemill.formats.spec import TokenizerSpec
+from bytemill.formats.spec import STEP_SEPARATOR, TokenFlags, TokenizerSpec
 from bytemill.system.extras import install_hint
 
 MakeSpec = Callable[..., TokenizerSpec]
@@ -244,11 +246,11 @@ def test_the_pre_tokenizer_name_decides_ignore_merges(
 
 
 def test_an_unknown_pre_tokenizer_is_refused_unless_a_pattern_is_given(make_file: MakeFile) -> None:
-    path = make_file(pre="afmoe")
-    with pytest.raises(TokenizerFileError, match=r"tokenizer\.ggml\.pre is 'afmoe'") as caught:
+    path = make_file(pre="whitespace")
+    with pytest.raises(TokenizerFileError, match=r"tokenizer\.ggml\.pre is 'whitespace'") as caught:
         Tokenizer.load(path)
     assert "pattern" in (caught.value.hint or "")
-    for name in ("afmoe", None):
+    for name in ("whitespace", None):
         path = make_file(pre=name)
         assert Tokenizer.load(path, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
         assert Tokenizer.load(path, pattern=None).pattern is None
@@ -269,6 +271,39 @@ def test_other_models_are_refused_by_name(make_file: MakeFile, model: str) -> No
 def test_a_file_without_a_tokenizer_is_refused(make_file: MakeFile) -> None:
     with pytest.raises(TokenizerFileError, match=r"contains no tokenizer: tokenizer\.ggml\.model is missing"):
         Tokenizer.load(make_file(model=None))
+
+
+def test_user_defined_tokens_are_found_in_every_text(
+    make_file: MakeFile, make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    """But for names that llama.cpp takes for control tokens."""
+    tokens = [*TOKENS[:260], "  ", "<|im_end|>"]
+    path = make_file(tokens=tokens, token_type=[*TYPES[:260], USER, USER])
+    tok = Tokenizer.load(path)
+    assert tok.engine == "core"
+    assert tok.encode("ab  ab<|im_end|>", allowed_special="none")[:3] == [256, 260, 256]
+    assert tok.encode("ab  ab<|im_end|>") == [256, 260, 256, 261]
+    spec = registry.read(path)
+    assert spec == tok.to_spec()
+    assert spec.flags == {"  ": TokenFlags(special=False)}
+    assert written(spec, tmp_path / "again")["tokenizer.ggml.token_type"][-2:] == [USER, CONTROL]
+    assert registry.read(tmp_path / "again") == spec
+    assert Tokenizer.load(path).to_huggingface().encode("ab  ab", add_special_tokens=False).ids == [
+        256,
+        260,
+        256,
+    ]
+
+
+def test_bytes_that_no_text_has_may_be_special_tokens(make_file: MakeFile) -> None:
+    """As in the file of DeepSeek-Coder."""
+    path = make_file(token_type=[*TYPES[:0xF5], USER, *TYPES[0xF6:]])
+    tok = Tokenizer.load(path)
+    assert tok.engine == "core"
+    assert tok.special_tokens["õ"] == 0xF5
+    assert tok.encode("aõ") == [97, 0xF5]
+    assert tok.decode([0xF5]) == "õ"
+    assert tok.to_spec() == registry.read(path)
 
 
 def test_tokens_named_in_id_keys_are_special(make_file: MakeFile) -> None:
@@ -375,6 +410,65 @@ def test_starcoders_expression_equals_digits_followed_by_gpt2() -> None:
         assert [data[start:end].decode() for start, end in spans] == expected
 
     check()
+
+
+def split_by(*expressions: str, text: str) -> list[str]:
+    """Return what Hugging Face's splits leave of a text, one after the other."""
+    splits = [pre_tokenizers.Split(Regex(each), "isolated") for each in expressions]
+    return [piece for piece, _ in pre_tokenizers.Sequence(splits).pre_tokenize_str(text)]  # type: ignore[arg-type]
+
+
+def pieces(text: str, name: str) -> list[str]:
+    data = text.encode()
+    return [
+        data[start:end].decode()
+        for start, end in pretoken_spans(text, PRE_TOKENIZERS[name].pattern)
+        if end > start
+    ]
+
+
+@given(st.text("0123456789", max_size=12) | TEXTS)
+def test_superbpe_cuts_numbers_where_llama_cpp_does(text: str) -> None:
+    expected = split_by(r"\p{N}+", "(?=([0-9]{3})+(?![0-9]))", text=text)
+    assert pieces(text, "superbpe") == expected
+
+
+def afmoe_numbers(text: str) -> list[str]:
+    """What `unicode_regex_split_custom_afmoe` of llama.cpp does, written alike."""
+    ends, position = [0], 0
+    while position < len(text):
+        start = position
+        while position < len(text) and unicodedata.category(text[position])[0] == "N":
+            position += 1
+        n_digits = position - start
+        ends += [start + n for n in range(n_digits % 3 or 3, n_digits + 1, 3)]
+        position += not n_digits
+    return [text[start:end] for start, end in pairwise([*ends, len(text)]) if end > start]
+
+
+@given(TEXTS)
+def test_afmoe_joins_numbers_with_the_text_before_them_as_llama_cpp_does(text: str) -> None:
+    rest = PRE_TOKENIZERS["afmoe"].pattern.split(STEP_SEPARATOR)[1:]
+    expected = [piece for part in afmoe_numbers(text) for piece in split_by(*rest, text=part)]
+    assert pieces(text, "afmoe") == expected
+    assert afmoe_numbers("ab1234 5") == ["ab1", "234", " 5"]
+
+
+@given(TEXTS)
+def test_spark_splits_as_hugging_face_does(text: str) -> None:
+    steps = PRE_TOKENIZERS["spark2_5"].pattern.split(STEP_SEPARATOR)
+    assert pieces(text, "spark2_5") == split_by(*steps, text=text)
+
+
+@pytest.mark.parametrize("name", ["gemma4", "granite-embed-multi-311m", "sarvam-moe"])
+def test_names_of_bpe_over_characters_are_read_as_that(make_file: MakeFile, name: str) -> None:
+    tokens = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"ab▁", "ab", "▁ab"]
+    types = [TokenType.UNKNOWN, *[TokenType.BYTE] * 256, *[NORMAL] * 5]
+    path = make_file(pre=name, tokens=tokens, token_type=types, merges=["a b", "▁ ab"])
+    tok = Tokenizer.load(path)
+    assert tok.engine == "core"
+    assert tok.encode("ab ab\n") == [260, 261, 1 + 0x0A]
+    assert tok.decode(tok.encode(" ab\u00e9")) == " ab\u00e9"
 
 
 @pytest.mark.parametrize("pattern", sorted({known.pattern for known in PRE_TOKENIZERS.values()}))

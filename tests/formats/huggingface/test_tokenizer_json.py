@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.huggingface import tokenizer_json as huggingface
+from bytemill.formats.huggingface.parts import DECODER
 from bytemill.formats.spec import TokenizerSpec
 
 MakeSpec = Callable[..., TokenizerSpec]
@@ -247,7 +248,7 @@ def test_an_unknown_pattern_in_the_record_is_ignored(document: dict[str, Any]) -
     "change",
     [
         {"post_processor": None},
-        {"decoder": None},
+        {"decoder": {"type": "Sequence", "decoders": [DECODER, {"type": "Fuse"}]}},
         {
             "post_processor": {
                 "type": "TemplateProcessing",

@@ -19,7 +19,7 @@ from bytemill._core import TextMarks
 from bytemill.comparison.counting import TokenTable
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.sentencepiece import fields, from_bytes
-from bytemill.studio.vocabulary_table import smallest_size
+from bytemill.studio.routes.tokenizers import smallest_size
 
 TrainModel = Callable[..., bytes]
 

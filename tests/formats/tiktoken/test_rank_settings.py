@@ -65,6 +65,29 @@ def test_explicit_arguments_override_the_settings_file(make_spec: MakeSpec, rank
     assert Tokenizer.load(rank_file, **both).special_tokens == {"<x>": 261, "<y>": 262}
 
 
+def test_the_config_of_a_model_gives_pattern_and_special_tokens(rank_file: Path) -> None:
+    with pytest.raises(TokenizerFileError, match="not a published one") as caught:
+        Tokenizer.load(rank_file)
+    assert "pattern=" in (caught.value.hint or "")
+    assert "tokenizer_config.json" in (caught.value.hint or "")
+    config = rank_file.with_name("tokenizer_config.json")
+    added = {"300": {"content": "[gMASK]", "special": True}, "301": {"content": "<sop>", "special": True}}
+    config.write_text(json.dumps({"tokenizer_class": "ChatGLM4Tokenizer", "added_tokens_decoder": added}))
+    tok = Tokenizer.load(rank_file)
+    assert tok.pattern == NAMED_PATTERNS["llama3"]
+    assert tok.special_tokens == {"[gMASK]": 300, "<sop>": 301}
+    assert tok.encode("[gMASK]<sop>ab") == [300, 301, 256 + 0]
+    config.write_text(json.dumps({"tokenizer_class": "TikTokenTokenizer", "pat_str": r"\S+|\s"}))
+    assert Tokenizer.load(rank_file).pattern == r"\S+|\s"
+    config.write_text(json.dumps({"tokenizer_class": "TikTokenTokenizer"}))
+    with pytest.raises(TokenizerFileError, match="not a published one"):
+        Tokenizer.load(rank_file)
+    folder = rank_file.parent / "model"
+    folder.mkdir()
+    rank_file.rename(folder / "tiktoken.model")
+    assert Tokenizer.load(folder, pattern="gpt2").encode("ab") == [256]
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

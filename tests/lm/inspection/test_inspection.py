@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.lm.conftest import Corpus
+from tests.lm.conftest import Corpus, sizes
 
 from bytemill import Tokenizer
 from bytemill.errors import RunConfigError
@@ -20,9 +20,7 @@ from bytemill.lm.inspection import sampling_stages, surprisal, trace
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import ModelConfig, TransformerLM
 
-SHAPE: dict[str, Any] = {
-    "vocab_size": 300, "context_length": 16, "d_model": 16, "num_layers": 3, "num_heads": 4, "d_ff": 32,
-}  # fmt: skip
+SHAPE: dict[str, Any] = sizes(300, 16, 16, 3, 4, 32)  # fmt: skip
 KINDS: list[dict[str, Any]] = [
     {},
     {"attention": {"num_kv_heads": 2, "qk_norm": True}},

@@ -24,23 +24,14 @@ if TYPE_CHECKING:
 VOCABULARY = 320
 """More than the ids of the tokenizer: models pad their vocabulary."""
 _LLAMA: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 96,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "bos_token_id": None,
+    "vocab_size": VOCABULARY, "max_position_embeddings": 96, "hidden_size": 32, "intermediate_size": 48,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "bos_token_id": None,
     "eos_token_id": None,
-}
+}  # fmt: skip
 _LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
-}
+}  # fmt: skip
 _GPT2 = {"vocab_size": VOCABULARY, "n_positions": 96, "n_embd": 32, "n_layer": 2, "n_head": 4}
 _GPT2 |= {"bos_token_id": None, "eos_token_id": None}
 _WINDOW = {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 0}

@@ -20,21 +20,11 @@ if TYPE_CHECKING:
     from tests.lm.conftest import Corpus
 
 LLAMA_NAMES = {
-    "attn_q": "attn.q_proj",
-    "attn_k": "attn.k_proj",
-    "attn_v": "attn.v_proj",
-    "attn_q_norm": "attn.q_norm",
-    "attn_k_norm": "attn.k_norm",
-    "attn_output": "attn.output_proj",
-    "attn_norm": "ln1",
-    "ffn_norm": "ln2",
-    "ffn_gate": "ffn.w1",
-    "ffn_down": "ffn.w2",
-    "ffn_up": "ffn.w3",
-    "token_embd": "token_embeddings",
-    "output_norm": "ln_final",
-    "output": "lm_head",
-}
+    "attn_q": "attn.q_proj", "attn_k": "attn.k_proj", "attn_v": "attn.v_proj", "attn_q_norm": "attn.q_norm",
+    "attn_k_norm": "attn.k_norm", "attn_output": "attn.output_proj", "attn_norm": "ln1", "ffn_norm": "ln2",
+    "ffn_gate": "ffn.w1", "ffn_down": "ffn.w2", "ffn_up": "ffn.w3", "token_embd": "token_embeddings",
+    "output_norm": "ln_final", "output": "lm_head",
+}  # fmt: skip
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -13,6 +13,7 @@ import torch
 import bytemill
 from bytemill.errors import CheckpointError, ModelConfigError, OutputError, TokenizerError
 from bytemill.lm.generation import generate
+from bytemill.lm.interchange.export_model import export_model
 from bytemill.lm.interchange.import_model import import_model
 from bytemill.lm.training.saved_model import load_trained
 from bytemill.system.locks import lock_output
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from bytemill.lm import TransformerLM
     from tests.lm.conftest import Corpus
 
-N_NEW = 64
+N_NEW = 32
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_and_greedy_continuations_are_those_of_transformers(
+def test_a_model_computes_what_it_does_in_transformers_and_is_exported_as_it_was(
     save_model: Callable[..., tuple[Any, Path]],
     load_model: Callable[[Path], TransformerLM],
     tmp_path: Path,
@@ -43,15 +44,23 @@ def test_logits_and_greedy_continuations_are_those_of_transformers(
     with torch.no_grad():
         assert_equal_logits(other(random_ids()).logits, model(random_ids()))
         prompt = random_ids(16, 1)
-        expected = other.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=N_NEW,
-            do_sample=False,
-            pad_token_id=0,
-        )
+        options = {"max_new_tokens": N_NEW, "do_sample": False, "pad_token_id": 0}
+        expected = other.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
     (actual,) = generate(model, prompt[0].tolist(), N_NEW, temperature=0)
     assert actual == expected[0, 16:].tolist()
+
+    exported = export_model(tmp_path / "imported", tmp_path / "exported")
+    assert exported.architecture == type(other).__name__
+    original = safetensors.torch.load_file(folder / "model.safetensors")
+    returned = safetensors.torch.load_file(tmp_path / "exported/model.safetensors")
+    assert original.keys() == returned.keys()
+    for key, tensor in original.items():
+        assert torch.equal(tensor, returned[key]), key
+    assert import_model(tmp_path / "exported", tmp_path / "again").notes == []
+    first, again = (
+        json.loads((tmp_path / each / "model.json").read_text()) for each in ("imported", "again")
+    )
+    assert again == first
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

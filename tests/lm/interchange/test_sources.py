@@ -77,11 +77,7 @@ def expected_logits(transformers: Any, document: dict[str, Any], ids: torch.Tens
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_checkpoint_of_nanogpt_is_imported(
-    transformers: Any,
-    load_model: Callable[[Path], TransformerLM],
-    corpus: Corpus,
-    tmp_path: Path,
-    bias: bool,
+    transformers: Any, load_model: Callable[[Path], TransformerLM], corpus: Corpus, tmp_path: Path, bias: bool
 ) -> None:
     expected = expected_logits(transformers, checkpoint(bias=bias), random_ids())
     (tmp_path / "out").mkdir()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bytemill.lm import ModelConfig
 from bytemill.lm.interchange.architectures import Layout, entries, tensor_shapes
+from tests.lm.conftest import sizes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,15 +20,7 @@ if TYPE_CHECKING:
 def config(layout: str, **options: Any) -> ModelConfig:
     if "gpt" in layout.removeprefix("gguf"):
         options |= {"norm": "layer", "position": "learned", "feed_forward": "gelu", "attention": {}}
-    return ModelConfig(
-        vocab_size=7,
-        context_length=5,
-        d_model=8,
-        num_layers=2,
-        num_heads=4,
-        d_ff=6,
-        **options,
-    )
+    return ModelConfig(**sizes(7, 5, 8, 2, 4, 6), **options)
 
 
 @given(

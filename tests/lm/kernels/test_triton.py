@@ -22,43 +22,18 @@ def test_the_interpreter_agrees_with_the_textbook(selection: str) -> None:
 
 
 VECTORS = {
-    "N_IN": 768,
-    "N_ROWS": 1,
-    "HAS_NORM": True,
-    "CENTRED": True,
-    "ACTIVATION": "gelu",
-    "HAS_CAP": False,
-    "statistics_ptr": None,
-    "positions_ptr": None,
-    "residual_ptr": None,
-    "WIDTH": 1,
-    "WINDOW": 0,
-    "N_PARTS": 0,
-    "BLOCK_KEYS": 1,
-    "BLOCK_OUT": 8,
-    "BLOCK_IN": 1024,
-    "OVERLAP": False,
-}
+    "N_IN": 768, "N_ROWS": 1, "HAS_NORM": True, "CENTRED": True, "ACTIVATION": "gelu", "HAS_CAP": False,
+    "statistics_ptr": None, "positions_ptr": None, "residual_ptr": None, "WIDTH": 1, "WINDOW": 0,
+    "N_PARTS": 0, "BLOCK_KEYS": 1, "BLOCK_OUT": 8, "BLOCK_IN": 1024, "OVERLAP": False,
+}  # fmt: skip
 PRODUCT = {
-    "N_IN": 768,
-    "ACTIVATION": "swiglu",
-    "HAS_CAP": False,
-    "BLOCK_ROWS": 64,
-    "BLOCK_OUT": 64,
-    "BLOCK_IN": 64,
-    "OVERLAP": False,
-}
+    "N_IN": 768, "ACTIVATION": "swiglu", "HAS_CAP": False, "BLOCK_ROWS": 64, "BLOCK_OUT": 64,
+    "BLOCK_IN": 64, "OVERLAP": False,
+}  # fmt: skip
 CACHED = {
-    "N_HEADS": 8,
-    "N_KV_HEADS": 2,
-    "HAS_ROTATION": True,
-    "WIDTH": 80,
-    "BLOCK_WIDTH": 128,
-    "WINDOW": 512,
-    "N_PARTS": 4,
-    "BLOCK_KEYS": 32,
-    "OVERLAP": False,
-}
+    "N_HEADS": 8, "N_KV_HEADS": 2, "HAS_ROTATION": True, "WIDTH": 80, "BLOCK_WIDTH": 128, "WINDOW": 512,
+    "N_PARTS": 4, "BLOCK_KEYS": 32, "OVERLAP": False,
+}  # fmt: skip
 CHOICE = {"IS_GREEDY": False, "BLOCK": 1024, "N_BLOCKS": 64, "OVERLAP": False}
 ATTENTION = {"N_HEADS": 4, "N_GROUPS": 2, "WIDTH": 80, "BLOCK_WIDTH": 128, "BLOCK": 64}
 

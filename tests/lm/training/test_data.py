@@ -156,9 +156,3 @@ def test_every_size_of_a_ramp_is_compiled(
     passes = [size for step in range(14) for size in pass_sizes(resolved.config.training, 1, step)]
     assert shapes == passes
     assert n_compiled == len(set(passes)) > 8
-
-
-def test_without_a_ramp_every_step_is_full() -> None:
-    config = TrainingConfig(batch_size=8, accumulation=3)
-    assert {sequences_at(step, config) for step in (0, 1, 1000)} == {24}
-    assert n_sequences(10, config) == 240

@@ -18,6 +18,7 @@ from bytemill.lm.training.config import Resolved, resolve
 from bytemill.lm.training.preparation import initial_layers
 from bytemill.lm.training.saved_model import load_trained, write_model_folder
 from bytemill.lm.training.trainer import train
+from tests.lm.conftest import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,21 +26,11 @@ if TYPE_CHECKING:
 
     from tests.lm.conftest import Corpus
 
-SHAPE: dict[str, Any] = {
-    "vocab_size": 320,
-    "context_length": 16,
-    "d_model": 16,
-    "num_layers": 1,
-    "num_heads": 2,
-    "d_ff": 24,
-}
+SHAPE: dict[str, Any] = sizes(320, 16, 16, 1, 2, 24)
 RUN: dict[str, Any] = {
-    "training.device": "cpu",
-    "training.batch_size": 4,
-    "training.steps": 1,
-    "schedule.warmup_steps": 0,
+    "training.device": "cpu", "training.batch_size": 4, "training.steps": 1, "schedule.warmup_steps": 0,
     "run.log_every": 1,
-}
+}  # fmt: skip
 
 
 @pytest.fixture

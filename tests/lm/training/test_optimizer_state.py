@@ -11,12 +11,7 @@ from torch import nn
 from bytemill.errors import CheckpointError
 from bytemill.lm.checkpoint import write_tensors
 from bytemill.lm.optim import AdamW, Muon
-from bytemill.lm.training.run_checkpoint import (
-    OptimizerPart,
-    load_optimizer_part,
-    open_parts,
-    optimizer_part,
-)
+from bytemill.lm.training.run_checkpoint import OptimizerPart, load_optimizer_part, open_parts, optimizer_part
 
 Optimizer = Callable[[Any], torch.optim.Optimizer]
 

@@ -4,11 +4,9 @@ import errno
 import json
 import os
 import random
-import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -32,13 +30,9 @@ from ..conftest import Corpus, RankServer
 
 Settings = Callable[..., Resolved]
 SHORT: dict[str, Any] = {
-    "training__steps": 6,
-    "schedule__name": "constant",
-    "run__log_every": 1,
-    "run__validate_every": 0,
-    "run__checkpoint_every": 2,
-    "run__async_checkpoints": "always",
-}
+    "training__steps": 6, "schedule__name": "constant", "run__log_every": 1, "run__validate_every": 0,
+    "run__checkpoint_every": 2, "run__async_checkpoints": "always",
+}  # fmt: skip
 
 
 def names(folder: Path) -> list[str]:
@@ -170,29 +164,6 @@ def test_a_full_disk_ends_the_run_and_the_last_checkpoint_remains(
     assert load_trained(folder.path).step == 2
     monkeypatch.undo()
     assert train(resolved).checkpoint_files()[0].name == step(6)
-
-
-@contextmanager
-def largest_file(n_bytes: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_limit_on_the_size_of_files_ends_the_run_like_a_full_disk(settings: Settings):
-    folder = train(settings(**{**SHORT, "training__steps": 2}))
-    records: list[dict[str, Any]] = []
-    with (
-        largest_file(30_000),
-        pytest.raises(OutputError, match=r"step_00000004/model.safetensors: .* size limit"),
-    ):
-        train(settings(**SHORT), on_record=records.append)
-    assert records[-1]["kind"] == "step"
-    assert names(folder.checkpoints) == [step(2)]
-    assert load_trained(folder.path).step == 2
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])

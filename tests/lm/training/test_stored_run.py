@@ -170,15 +170,15 @@ def test_faults(settings: Settings, s3: S3Server, machine: Callable[[str], None]
 
     def fault(_: Request) -> str | None:
         with lock:
-            return what if chosen.random() < 0.2 else None
+            return what if chosen.random() < 0.1 else None
 
     with s3.fault(fault):
-        run = train(settings(run__folder=url, run__checkpoint_every=1, training__steps=4))
+        run = train(settings(run__folder=url, run__checkpoint_every=1, training__steps=2))
         machine("second")
-        assert find_saved_model(url).step == 4
+        assert find_saved_model(url).step == 2
     fetched = RunFolder(url)
-    assert (fetched.checkpoint_path(4) / "model.safetensors").read_bytes() == (
-        run.checkpoint_path(4) / "model.safetensors"
+    assert (fetched.checkpoint_path(2) / "model.safetensors").read_bytes() == (
+        run.checkpoint_path(2) / "model.safetensors"
     ).read_bytes()
 
 
@@ -261,6 +261,7 @@ def test_a_checkpoint_that_names_files_outside_is_refused(settings: Settings):
             read_checkpoint(checkpoint)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="platform: signals")
 def test_machines_that_are_killed(
     settings: Settings, s3: S3Server, machine: Callable[[str], None], corpus: Any, tmp_path: Path

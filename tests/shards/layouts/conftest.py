@@ -1,6 +1,5 @@
 """Readers of every layout, written from its public description and on numpy alone."""
 
-import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +12,6 @@ import pytest
 
 SEPARATOR = 99
 """Id of the separator in the tests' documents, whose own ids are below."""
-
-
-@pytest.fixture(autouse=True)
-def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Syncing is for power cuts; hundreds of small shards would take seconds."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @dataclass(frozen=True)

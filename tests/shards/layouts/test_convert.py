@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.shards.packed_documents import files_of
 
 from bytemill.data.convert import ConvertProgress, convert_shards, move_separators
 from bytemill.data.layouts import LAYOUTS
@@ -53,8 +54,8 @@ def source(tmp_path: Path) -> Path:
 
 
 def convert_bin(source: Path, out: Path, layout: str, **options: Any) -> None:
-    options = {"shard_tokens": 6, "separator": SEPARATOR} | options
-    convert_shards(source, out, layout=layout, source_layout="bin", source_dtype="uint16", **options)
+    defaults = {"shard_tokens": 6, "separator": SEPARATOR, "source_layout": "bin", "source_dtype": "uint16"}
+    convert_shards(source, out, layout=layout, **(defaults | options))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -81,14 +82,15 @@ def test_every_layout_is_read_back_by_a_reader_of_its_own(
     assert ends.tolist() == ends_of(documents)
 
 
-@pytest.mark.parametrize("first", LAYOUTS)
-@pytest.mark.parametrize("second", LAYOUTS)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [*((name, "npy") for name in LAYOUTS), *(("npy", name) for name in LAYOUTS), ("llmc", "megatron")],
+)
 def test_two_conversions_are_one(source: Path, tmp_path: Path, first: str, second: str) -> None:
     convert_bin(source, tmp_path / "direct", second)
     convert_bin(source, tmp_path / "between", first, shard_tokens=4)
     convert_shards(tmp_path / "between", tmp_path / "out", layout=second, shard_tokens=6)
-    direct = {path.name: path.read_bytes() for path in (tmp_path / "direct").iterdir()}
-    out = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    direct, out = files_of(tmp_path / "direct"), files_of(tmp_path / "out")
     manifests = [json.loads(files.pop("manifest.json")) for files in (direct, out)]
     assert out == direct
     # Only where separators moved is it known that every document has one.
@@ -260,8 +262,9 @@ def test_an_id_outside_the_vocabulary_is_named(tmp_path: Path, bad: int) -> None
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("layout", ["bin", "llmc", "npy"])
-@pytest.mark.parametrize("source_dtype", ["uint16", "int32", "uint32", "int64"])
+@pytest.mark.parametrize(
+    ("layout", "source_dtype"), [("bin", "uint16"), ("llmc", "int32"), ("llmc", "uint32"), ("npy", "int64")]
+)
 def test_the_type_follows_the_highest_id(tmp_path: Path, layout: str, source_dtype: str) -> None:
     for highest, dtype in ((50_256, "uint16"), (65_535, "uint16"), (65_536, "uint32")):
         if highest > np.iinfo(source_dtype).max:
@@ -293,37 +296,36 @@ def test_the_type_can_be_forced(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_known_is_asked_for(source: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(ShardError, match=r"the layout of .*train\.bin is unknown") as caught:
-        convert_shards(source, out, layout="npy")
-    assert "--source-layout bin --source-dtype uint16" in str(caught.value.hint)
-    with pytest.raises(ShardError, match="does not store the type of its ids"):
-        convert_shards(source, out, layout="npy", source_layout="bin")
-    with pytest.raises(ShardError, match=r"needs the ends of documents, which are unknown in") as caught:
-        convert_bin(source, out, "megatron", separator=None)
-    assert "--separator 50256" in str(caught.value.hint)
-    with pytest.raises(ShardError, match=r"a document index needs the ends of documents"):
-        convert_bin(source, out, "npy", separator=None, document_index=True)
-    with pytest.raises(ShardError, match=r"the id of the separator '<\|end\|>' is unknown"):
-        convert_bin(source, out, "npy", separator="<|end|>")
-    with pytest.raises(ShardError, match="shard_tokens is 0; it must be at least 1"):
-        convert_bin(source, out, "npy", shard_tokens=0)
-    with pytest.raises(ShardError, match="layout llmc has at most 2,147,483,647"):
-        convert_bin(source, out, "llmc", shard_tokens=2**31)
-    with pytest.raises(ShardError, match="there is no layout 'hdf5'"):
-        convert_bin(source, out, "hdf5")
-    assert not out.exists()
+@pytest.mark.parametrize(
+    ("options", "says", "hint"),
+    [
+        ({"source_layout": None, "source_dtype": None}, r"layout of .*train\.bin is unknown", "--source-dtype uint16"),
+        ({"source_dtype": None}, "does not store the type of its ids", ""),
+        ({"layout": "megatron", "separator": None}, "needs the ends of documents, which are unknown", "50256"),
+        ({"separator": None, "document_index": True}, "a document index needs the ends of documents", ""),
+        ({"separator": "<|end|>"}, r"the id of the separator '<\|end\|>' is unknown", ""),
+        ({"shard_tokens": 0}, "shard_tokens is 0; it must be at least 1", ""),
+        ({"layout": "llmc", "shard_tokens": 2**31}, "layout llmc has at most 2,147,483,647", ""),
+        ({"layout": "hdf5"}, "there is no layout 'hdf5'", ""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_known_is_asked_for(
+    source: Path, tmp_path: Path, options: dict[str, Any], says: str, hint: str
+) -> None:
+    with pytest.raises(ShardError, match=says) as caught:
+        convert_bin(source, tmp_path / "out", **{"layout": "npy", **options})
+    assert hint in str(caught.value.hint)
+    assert not (tmp_path / "out").exists()
 
 
 def test_shards_are_not_replaced_by_themselves_or_by_accident(source: Path, tmp_path: Path) -> None:
     convert_bin(source, tmp_path / "out", "npy")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    before = files_of(tmp_path / "out")
     with pytest.raises(OutputError, match="out is an input"):
         convert_shards(tmp_path / "out", tmp_path / "out", layout="bin", overwrite=True)
     with pytest.raises(ShardError, match=r"already contains a manifest\.json"):
         convert_bin(source, tmp_path / "out", "bin")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert files_of(tmp_path / "out") == before
     convert_bin(source, tmp_path / "out", "datatrove", overwrite=True)
     assert verify(tmp_path / "out") == []
     assert not list((tmp_path / "out").glob("*.npy")) or read_manifest(tmp_path / "out").documents
@@ -371,8 +373,7 @@ def test_a_killed_conversion_leaves_nothing_that_the_next_one_does_not_replace(
     options: dict[str, Any] = {"layout": layout, "separator": SEPARATOR, "shard_tokens": 900_000}
     convert_shards(tmp_path / "ids.npy", out, **options)
     convert_shards(tmp_path / "ids.npy", tmp_path / "undisturbed", **options)
-    found = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert found == {path.name: path.read_bytes() for path in (tmp_path / "undisturbed").iterdir()}
+    assert files_of(out) == files_of(tmp_path / "undisturbed")
 
 
 def test_shards_of_another_tokenizer_are_refused(source: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.shards.packed_documents import files_of
 
 from bytemill import Corpus, Tokenizer
 from bytemill.corpus.documents import Position
@@ -79,9 +80,10 @@ def raw_shards(folder: Path, ids: list[int]) -> Path:
     return folder / "ids.npy"
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("indexed", [True, False])
-@pytest.mark.parametrize("target_name", ["new", "wide"])
+@pytest.mark.parametrize(
+    ("layout", "indexed", "target_name"),
+    [*((layout, False, "new") for layout in LAYOUTS), ("npy", True, "wide"), ("llmc", True, "wide")],
+)
 def test_every_document_is_encoded_anew(
     tmp_path: Path,
     old: Tokenizer,
@@ -132,37 +134,28 @@ def test_what_documents_begin_with_tells_them_apart_too(
 
 def test_there_and_back_is_where_it_began(tmp_path: Path, old: Tokenizer, wide: Tokenizer) -> None:
     write(tmp_path / "old", old, DOCUMENTS)
-    reencode_shards(shard_corpus(tmp_path / "old", old, wide), wide, tmp_path / "wide")
-    reencode_shards(shard_corpus(tmp_path / "wide", wide, old), old, tmp_path / "back")
-    assert TokenShards(tmp_path / "back")[:].tolist() == TokenShards(tmp_path / "old")[:].tolist()
-    assert [shard.sha256 for shard in read_manifest(tmp_path / "back").shards] == [
-        shard.sha256 for shard in read_manifest(tmp_path / "old").shards
-    ]
-
-
-def test_special_tokens_inside_of_documents_are_recognised_again(
-    tmp_path: Path, old: Tokenizer, new: Tokenizer
-) -> None:
-    write(tmp_path / "old", old, ["hi <|user|> the", "<|user|><|user|>"], allowed=[USER])
-    corpus = shard_corpus(tmp_path / "old", old, new)
-    assert (corpus.allowed_special, corpus.special_as_text) == ((USER,), {})
-    reencode_shards(corpus, new, tmp_path / "new", layout="megatron")
-    end = new.special_tokens[END]
-    assert documents_of(tmp_path / "new") == [
-        [*new.encode(document, allowed_special={USER}), end]
-        for document in ("hi <|user|> the", "<|user|><|user|>")
-    ]
-    assert new.special_tokens[USER] in documents_of(tmp_path / "new")[0]
-
-
-def test_special_tokens_that_the_target_lacks_become_text(
-    tmp_path: Path, old: Tokenizer, wide: Tokenizer
-) -> None:
-    write(tmp_path / "old", old, ["hi <|user|> the", "<|user|><|user|>"], allowed=[USER])
+    first = reencode_shards(shard_corpus(tmp_path / "old", old, wide), wide, tmp_path / "wide")
+    # A finished result is left as it is.
+    events: list[Any] = []
     corpus = shard_corpus(tmp_path / "old", old, wide)
-    assert (corpus.allowed_special, corpus.special_as_text) == ((), {USER: 3})
-    reencode_shards(corpus, wide, tmp_path / "new", layout="megatron")
-    assert documents_of(tmp_path / "new")[1] == [*wide.encode_ordinary("<|user|><|user|>"), 70_000]
+    assert reencode_shards(corpus, wide, tmp_path / "wide", progress=events.append) == first
+    assert [event.already_complete for event in events] == [True]
+    reencode_shards(shard_corpus(tmp_path / "wide", wide, old), old, tmp_path / "back")
+    assert read_manifest(tmp_path / "back").shards == read_manifest(tmp_path / "old").shards
+
+
+def test_special_tokens_inside_of_documents_are_recognised_again_or_become_text(
+    tmp_path: Path, old: Tokenizer, new: Tokenizer, wide: Tokenizer
+) -> None:
+    texts = ["hi <|user|> the", "<|user|><|user|>"]
+    write(tmp_path / "old", old, texts, allowed=[USER])
+    for target, again, as_text in ((new, (USER,), {}), (wide, (), {USER: 3})):
+        corpus = shard_corpus(tmp_path / "old", old, target)
+        assert (corpus.allowed_special, corpus.special_as_text) == (again, as_text)
+        reencode_shards(corpus, target, tmp_path / f"{target.n_vocab}", layout="megatron")
+        found, end = documents_of(tmp_path / f"{target.n_vocab}"), target.special_tokens[END]
+        assert found == [[*target.encode(text, allowed_special={*again}), end] for text in texts]
+        assert (target.special_tokens.get(USER) in found[0]) == bool(again)
 
 
 def test_text_that_looks_like_a_special_token_does_not_become_one(
@@ -284,17 +277,6 @@ def test_a_target_without_a_separator_is_asked_for_one(tmp_path: Path, old: Toke
     assert all(document[-1] == 256 for document in documents_of(tmp_path / "out"))
 
 
-def test_a_finished_result_is_left_as_it_is(tmp_path: Path, old: Tokenizer, new: Tokenizer) -> None:
-    write(tmp_path / "old", old, DOCUMENTS)
-    first = reencode_shards(shard_corpus(tmp_path / "old", old, new), new, tmp_path / "new")
-    events: list[Any] = []
-    again = reencode_shards(
-        shard_corpus(tmp_path / "old", old, new), new, tmp_path / "new", progress=events.append
-    )
-    assert again == first
-    assert [event.already_complete for event in events] == [True]
-
-
 @pytest.mark.parametrize("stop_at", [1, 4, 9])
 def test_an_interrupted_run_goes_on_to_the_same_files(
     tmp_path: Path, old: Tokenizer, new: Tokenizer, stop_at: int
@@ -326,10 +308,7 @@ def test_an_interrupted_run_goes_on_to_the_same_files(
     except KeyboardInterrupt:
         assert not (tmp_path / "out" / "manifest.json").exists()
     run(tmp_path / "out")
-    whole, out = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("whole", "out")
-    )
-    assert out == whole
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
 texts = st.lists(st.text(st.sampled_from("theé日🦀 \n<|user|>"), max_size=12), min_size=1, max_size=8)

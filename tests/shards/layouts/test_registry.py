@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.shards.packed_documents import TOKENIZER
 
-from bytemill import Tokenizer
 from bytemill.corpus import Corpus
 from bytemill.data.layouts import LAYOUTS, Dtype, FileSummary, PlainLayout, register_layout
 from bytemill.errors import ShardError
@@ -49,13 +49,11 @@ def registered() -> Iterator[None]:
     del LAYOUTS["toy"]
 
 
-def test_a_registered_layout_encodes_reads_verifies_and_converts(
-    byte_tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_a_registered_layout_encodes_reads_verifies_and_converts(tmp_path: Path) -> None:
     toy = tmp_path / "toy"
     text = "forty-two tokens of text in a toy layout.."
     options: dict[str, Any] = {"layout": "toy", "shard_tokens": 16, "separators": False}
-    manifest = encode_corpus(byte_tokenizer, Corpus.from_texts([text]), toy, **options)
+    manifest = encode_corpus(TOKENIZER, Corpus.from_texts([text]), toy, **options)
     assert [shard.file for shard in manifest.shards] == [f"shard_{index:05d}.toy" for index in range(3)]
     assert (toy / "shard_00000.toy").read_bytes().startswith(MAGIC)
     assert TokenShards(toy)[:].tolist() == list(text.encode())
@@ -67,8 +65,8 @@ def test_a_registered_layout_encodes_reads_verifies_and_converts(
     assert TokenShards(tmp_path / "bin")[:].tolist() == list(text.encode())
 
 
-def test_damage_in_a_registered_layout_is_found(byte_tokenizer: Tokenizer, tmp_path: Path) -> None:
-    encode_corpus(byte_tokenizer, Corpus.from_texts(["some text"]), tmp_path / "toy", layout="toy")
+def test_damage_in_a_registered_layout_is_found(tmp_path: Path) -> None:
+    encode_corpus(TOKENIZER, Corpus.from_texts(["some text"]), tmp_path / "toy", layout="toy")
     shard = tmp_path / "toy" / "shard_00000.toy"
     shard.write_bytes(shard.read_bytes()[:-1] + b"\1")
     assert "shard_00000.toy has sha256" in verify(tmp_path / "toy")[0]

@@ -16,9 +16,9 @@ from urllib.parse import quote
 from playwright.sync_api import sync_playwright
 
 from bytemill.studio.library import Library
-from bytemill.studio.server import listen, running
+from bytemill.studio.server import listen
 from tests.conftest import DATA
-from tests.studio.browser.conftest import CHROMIUM, until
+from tests.studio.conftest import CHROMIUM, running, until
 
 SIZE: Any = {"width": 1280, "height": 860}
 TEXT = (
@@ -41,29 +41,14 @@ def prepare(folder: Path) -> None:
     bytemill("quickstart", "quickstart", "--no-open", "-q", folder=folder)
     bytemill("tokenizer", "train", "play.txt", "-n", "2048", "-o", "plays.json", "-q", folder=folder)
     bytemill("data", "encode", "plays.json", "play.txt", "-o", "shards", "-q", folder=folder)
+    data = "--data.tokenizer plays.json --data.train shards --data.validation shards -q"
     shape = "--model.context-length 128 --model.d-model 96 --model.num-layers 3 --model.num-heads 4 --model.d-ff 256"
     run = "--run.validate-every 20 --run.checkpoint-every 40 --run.keep-checkpoints 4 --run.sample-every 40"
+    steps = "--training.batch-size 16 --training.steps 160"
     for rate in ("0.001", "0.004"):
-        bytemill(
-            *(
-                [
-                    "lm",
-                    "train",
-                    "--data.tokenizer",
-                    "plays.json",
-                    "--data.train",
-                    "shards",
-                    "--data.validation",
-                    "shards",
-                    "-q",
-                ]
-            ),
-            *shape.split(),
-            *run.split(),
-            *("--training.batch-size", "16", "--training.steps", "160", "--optimizer.learning-rate", rate),
-            *("--run.sample-prompt", "First Citizen:", "--run.folder", f"runs/rate-{rate}"),
-            folder=folder,
-        )
+        own = ["--optimizer.learning-rate", rate, "--run.folder", f"runs/rate-{rate}"]
+        prompt = ["--run.sample-prompt", "First Citizen:"]
+        bytemill("lm", "train", *f"{data} {shape} {run} {steps}".split(), *own, *prompt, folder=folder)
 
 
 def tokens(page: Any) -> None:

@@ -15,8 +15,7 @@ import httpx
 import pytest
 
 import bytemill
-from tests.studio.browser.conftest import until
-from tests.studio.conftest import HOSTILE, id_of
+from tests.studio.conftest import HOSTILE, id_of, until
 from tests.studio.test_models import events
 
 Open = Callable[..., Any]
@@ -204,7 +203,7 @@ def test_generate(open_page: Open, client: httpx.Client, root: Path, run: Callab
     def tokens_of(request: Any) -> list[dict[str, Any]]:
         """The tokens that the page has received."""
         page.wait_for_selector("text=Continue")
-        answer = events(client, f"/models/{model}/generate", json.loads(request.post_data))
+        answer = events(client, f"/models/{model}", json.loads(request.post_data))
         return [data for name, data in answer if name == "token"]
 
     with page.expect_request("**/generate") as request:

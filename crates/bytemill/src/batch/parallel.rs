@@ -149,7 +149,7 @@ impl Encoder {
         let end = Position { text: texts.len(), byte: 0 };
         let cuts = if n_threads <= 1 { vec![end] } else { self.cuts(texts, allowed, chunk_bytes) };
         if cuts.len() <= 1 {
-            self.encode_chunk(texts, offset, Position::default()..end, allowed, &mut output, interrupt)?;
+            self.encode_range(texts, offset, Position::default()..end, allowed, &mut output, interrupt)?;
             return Ok(output);
         }
         let mut start = Position::default();
@@ -163,14 +163,14 @@ impl Encoder {
                 Ok(true)
             },
             |chunk, interrupt| {
-                self.encode_chunk(texts, offset, chunk.range.clone(), allowed, &mut chunk.encoded, interrupt)
+                self.encode_range(texts, offset, chunk.range.clone(), allowed, &mut chunk.encoded, interrupt)
             },
             |chunk| output.append(&mut chunk.encoded),
         )?;
         Ok(output)
     }
 
-    fn encode_chunk<T: Id>(
+    fn encode_range<T: Id>(
         &self,
         texts: &[&str],
         offset: usize,

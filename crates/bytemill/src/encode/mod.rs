@@ -10,6 +10,11 @@
 //! 6. `merge_barriers`: where long pre-tokens are cut before merging;
 //! 7. `cutter`, `stream`: cutting a text so that its parts encode to the same ids; text that arrives in chunks;
 //! 8. `spans`, `canonical`: offsets of tokens, fingerprints.
+//!
+//! What is called `encode` takes less and less, from the outside in: `Encoder::encode_batch` and `encode_parallel` (in `batch`) take
+//! texts and cut them for threads, [`Session::encode`] takes a text or a chunk of one and normalizes it, `encode_with_special` finds the
+//! special tokens, `encode_segment` takes the text between two of them and splits it, and `encode_pretoken` takes one pre-token.
+//! `merge_pretoken` is what is left where the vocabulary itself is not looked up.
 
 mod canonical;
 pub mod cutter;

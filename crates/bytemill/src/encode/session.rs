@@ -31,13 +31,13 @@ impl Session<'_> {
         let Self { encoder, workspace } = self;
         check_width::<T>(encoder.vocab().n_ids())?;
         if encoder.special().normalizer().is_identity() || text.len() <= 2 * NORMALIZED_BYTES {
-            return encode_piece(encoder, workspace, text, offset, allowed, out, interrupt);
+            return encode_with_special(encoder, workspace, text, offset, allowed, out, interrupt);
         }
-        // Pieces of a text that stay in the processor's cache are normalized and encoded one after the other.
+        // Parts of a text that stay in the processor's cache are normalized and encoded one after the other.
         let cutter = Cutter { pattern: encoder.pattern(), special: encoder.kept_whole(allowed) };
         let mut start = 0;
         for end in cutter.cut_whole(text, NORMALIZED_BYTES) {
-            encode_piece(encoder, workspace, &text[start..end], offset + start, allowed, out, interrupt)?;
+            encode_with_special(encoder, workspace, &text[start..end], offset + start, allowed, out, interrupt)?;
             start = end;
         }
         Ok(())
@@ -48,7 +48,7 @@ impl Session<'_> {
 pub(super) const NORMALIZED_BYTES: usize = 1 << 17;
 
 /// Appends the ids of the chunk of a text that begins at byte `offset`.
-fn encode_piece<T: Id>(
+fn encode_with_special<T: Id>(
     encoder: &Encoder,
     workspace: &mut Workspace,
     text: &str,

@@ -73,7 +73,7 @@ impl Stream {
         let special = self.encoder.kept_whole(self.allowed.as_allowed());
         match (Cutter { pattern: self.encoder.pattern(), special }).cut_stream(&self.text) {
             Some(cut) => {
-                self.encode_chunk(cut, out, interrupt)?;
+                self.encode_beginning(cut, out, interrupt)?;
                 self.text.drain(..cut);
                 self.n_done += cut;
                 self.min_bytes = MIN_BYTES.max(2 * self.text.len());
@@ -88,7 +88,7 @@ impl Stream {
     /// # Errors
     /// As [`Encoder::encode`]. Another text may follow then too.
     pub fn finish<T: Id>(&mut self, out: &mut Vec<T>, interrupt: Interrupt) -> Result<()> {
-        let encoded = self.encode_chunk(self.text.len(), out, interrupt);
+        let encoded = self.encode_beginning(self.text.len(), out, interrupt);
         self.reset();
         encoded
     }
@@ -101,7 +101,7 @@ impl Stream {
     }
 
     /// Appends the ids of the first `end` bytes.
-    fn encode_chunk<T: Id>(&self, end: usize, out: &mut Vec<T>, interrupt: Interrupt) -> Result<()> {
+    fn encode_beginning<T: Id>(&self, end: usize, out: &mut Vec<T>, interrupt: Interrupt) -> Result<()> {
         let (text, allowed) = (&self.text[..end], self.allowed.as_allowed());
         if self.n_threads <= 1 {
             self.encoder.session(|session| session.encode(text, self.n_done, allowed, out, interrupt))

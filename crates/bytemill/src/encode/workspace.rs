@@ -7,7 +7,7 @@ use super::pending::{Pending, Pretoken};
 use super::short_cache::{Lookup, SHORT_IDS, ShortCache};
 use crate::bpe::limits::{MAX_CACHED_BYTES, MAX_COLLECTED_BYTES, MAX_CUT_BYTES};
 use crate::error::Result;
-use crate::pretokenize::BLOCK;
+use crate::pretokenize::MAX_ENDS;
 use crate::sys::cpu::Kernel;
 use crate::sys::hash::{PACKED_BYTES, Packed, long_hash};
 use crate::sys::interrupt::Interrupt;
@@ -54,9 +54,9 @@ impl Workspace {
         Ok(Self {
             short_cache: ShortCache::new()?,
             long_cache: LongCache::new()?,
-            ends: Vec::with_capacity(BLOCK),
-            keys: Vec::with_capacity(BLOCK),
-            hashes: Vec::with_capacity(BLOCK),
+            ends: Vec::with_capacity(MAX_ENDS),
+            keys: Vec::with_capacity(MAX_ENDS),
+            hashes: Vec::with_capacity(MAX_ENDS),
             long: Vec::new(),
             n_done: (0, 0),
             pending: Pending::default(),

@@ -14,6 +14,6 @@ mod needed_merges;
 mod ranks;
 mod tokenizer_json;
 
-pub use needed_merges::needed_merges;
+pub use needed_merges::{merged_in_any_order, needed_merges};
 pub use ranks::read_ranks;
 pub use tokenizer_json::{CharacterJson, TokenizerJson, read_tokenizer_json};

@@ -7,8 +7,8 @@ use crate::bpe::heap::{Step, merge_with_heap};
 use crate::bpe::live_merges::{MergeTimes, can_be_adjacent};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::no_interrupt;
-use crate::vocab::MergedTokens;
 use crate::vocab::pair_table::PairTable;
+use crate::vocab::{MergedTokens, TokenList};
 use hashbrown::{HashMap, HashSet};
 
 /// Pair of symbols -> rank of its merge and the symbol that the merge makes.
@@ -30,6 +30,17 @@ pub fn needed_merges(merges: &[(&[u8], &[u8])]) -> Result<Vec<usize>> {
     }
     needed.sort_unstable();
     Ok(needed)
+}
+
+/// Tokens with merges that may come before those of their parts, all of which are needed; `None` if one is not, or if they
+/// contradict the tokens.
+pub fn merged_in_any_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Option<MergedTokens> {
+    if needed_merges(merges).ok()?.len() != merges.len() {
+        return None;
+    }
+    let mut merged = MergedTokens::new(tokens, "id").ok()?;
+    merged.add_in_any_order(merges).ok()?;
+    Some(merged)
 }
 
 fn symbols_of(merges: &[(&[u8], &[u8])]) -> Result<Symbols> {

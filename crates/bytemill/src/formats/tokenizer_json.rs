@@ -4,7 +4,7 @@
 //! [`TokenizerJson`], the tokens and merges of a file of byte-level BPE, and [`CharacterJson`], those of a file of BPE over
 //! characters, as SentencePiece makes it.
 
-use crate::formats::needed_merges::NeededMerges;
+use crate::formats::needed_merges::{NeededMerges, needed_merges};
 use crate::text::byte_characters::append_bytes;
 use crate::vocab::{Fallback, MergedTokens, TokenIndex, TokenList, Vocab};
 use hashbrown::HashSet;
@@ -225,6 +225,25 @@ fn with_merges<'m>(
     Some(merged)
 }
 
+/// The same for merges in any order. `None` if one that is needed comes before those of its parts.
+fn with_needed_merges<'m>(
+    tokens: TokenList,
+    merges: impl ExactSizeIterator<Item = (&'m str, &'m str)>,
+) -> Option<MergedTokens> {
+    let (mut joined, mut list) = (Vec::new(), TokenList::default());
+    for (left, right) in merges {
+        let n_left = join(left, right, &mut joined)?;
+        list.push(n_left as u32, &joined).ok()?;
+    }
+    let merges: Vec<(&[u8], &[u8])> = list.iter().map(|(n_left, joined)| joined.split_at(n_left as usize)).collect();
+    let mut merged = MergedTokens::new(tokens, "id").ok()?;
+    for index in needed_merges(&merges).ok()? {
+        let (left, right) = merges[index];
+        merged.add(&[left, right].concat(), left.len()).ok()?;
+    }
+    Some(merged)
+}
+
 /// Tokens in the order of their ids, if the merges are all ways to split each of them into two, in that order. Only one split of a
 /// token ever happens (`formats::ranks`), so merging by ids is the same, also where a part comes after the token.
 fn with_all_splits<'m>(
@@ -287,7 +306,8 @@ impl Contents for TokenizerJson {
             let merged = with_merges(tokens, merges, None)?;
             return Some(Self { merged, is_ranked: false, n_merges, foreign });
         }
-        if let Some(merged) = with_merges(tokens.clone(), merges.clone(), Some(NeededMerges::default())) {
+        let needed = with_merges(tokens.clone(), merges.clone(), Some(NeededMerges::default()));
+        if let Some(merged) = needed.or_else(|| with_needed_merges(tokens.clone(), merges.clone())) {
             return Some(Self { n_merges: merged.n_merges(), merged, is_ranked: false, foreign });
         }
         Some(Self { merged: with_all_splits(tokens, merges)?, is_ranked: true, n_merges, foreign })
@@ -320,7 +340,7 @@ impl TokenizerJson {
 
     /// The vocabulary with these special tokens and [`Vocab::ignore_merges`].
     ///
-    /// A special token that the file lists among its tokens is not an ordinary token, unless it is a single byte or the
+    /// A special token that the file lists among its tokens is not an ordinary token, unless it is a single byte of UTF-8 or the
     /// result of a merge. Returns `None` if tokens, merges and special tokens contradict each other, if the key of a
     /// special token stands for other bytes that are a merged token, or if the vocabulary has an entry that neither
     /// stands for bytes nor is a special token.
@@ -335,7 +355,7 @@ impl TokenizerJson {
         let mut n_foreign = 0;
         for (text, _) in &special {
             if let Some(index) = self.index(text) {
-                if !self.merged.is_made(index) {
+                if !self.merged.is_made(index) || self.merged.is_in_no_text(index) {
                     special_alone.push(index);
                 } else if self.merged.tokens().token(index) != text.as_bytes() {
                     return None;
@@ -439,9 +459,15 @@ impl CharacterJson {
         match fallback {
             Fallback::Bytes => {
                 for byte in 0..=255_u8 {
-                    let position = self.position(&format!("<0x{byte:02X}>"))?;
-                    left_out[position] = true;
-                    byte_ids.push((self.entries.ids()[position], [byte]));
+                    if let Some(position) = self.position(&format!("<0x{byte:02X}>")) {
+                        left_out[position] = true;
+                        byte_ids.push((self.entries.ids()[position], [byte]));
+                        continue;
+                    }
+                    // A character that is a token needs no byte.
+                    let own = [byte];
+                    let character = if byte == b' ' && has_meta { META } else { std::str::from_utf8(&own).ok()? };
+                    self.position(character)?;
                 }
             }
             Fallback::Unknown { id, .. } => {

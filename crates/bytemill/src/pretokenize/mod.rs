@@ -24,9 +24,10 @@ mod pattern;
 mod rules;
 mod spaces;
 
+pub use blocks::MAX_ENDS;
 pub use expression::{THEN, THEN_BYTES};
 pub use named::{NAMED, NamedPattern};
-pub use pattern::{BLOCK, Matcher, Pattern, RuledPattern, Splits};
+pub use pattern::{Matcher, Pattern, RuledPattern, Splits};
 pub use spaces::Spaces;
 
 /// The names of the instruction sets that this processor has and the core uses, the fastest first.

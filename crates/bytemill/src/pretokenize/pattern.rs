@@ -1,5 +1,10 @@
-//! The interface of the pre-tokenizer: a pattern, and the pre-tokens of a text. Patterns in a row are made of patterns, so they are
-//! here too: [`Steps`] and [`ByteSteps`].
+//! The interface of the pre-tokenizer: a pattern, and the pre-tokens of a text.
+//!
+//! In reading order: [`Pattern`] is how a text is split, and [`Pattern::new`] chooses the fastest matcher that an expression has.
+//! [`Splits`] are the pre-tokens of one text, as their ends, many at a time: [`Splits::fill`] asks the matcher, which is one of
+//! `blocks`, `spaces` and `custom`, or one of the two below. Patterns in a row are made of patterns, so they are here too:
+//! [`Steps`] are one automaton for all of them or, where that gives up, [`Levels`] of patterns that take turns. [`ByteSteps`] are
+//! steps on characters and then an automaton on bytes.
 
 use super::automaton::{Automaton, ByteAutomaton, ByteScan, LazyAutomaton, Scan, Stop};
 use super::blocks::{Blocks, MAX_ENDS};
@@ -12,9 +17,6 @@ use super::rules::{Any, Rules};
 use super::spaces::{Spaces, SpacesSplits};
 use crate::error::{Error, Result};
 use std::sync::Arc;
-
-/// Upper bound on the pre-tokens from one call of [`Splits::fill`].
-pub const BLOCK: usize = MAX_ENDS;
 
 /// What finds the pre-tokens of a text, the fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,7 +174,7 @@ impl Pattern {
     /// # Errors
     /// As [`Splits::fill`].
     pub fn for_each<'t>(&self, text: &'t str, mut each: impl FnMut(&'t [u8])) -> Result<()> {
-        let mut ends = Vec::with_capacity(BLOCK);
+        let mut ends = Vec::with_capacity(MAX_ENDS);
         let mut splits = self.splits(text);
         let mut start = 0;
         while splits.fill(&mut ends)? {
@@ -200,7 +202,7 @@ enum Source<'t> {
 }
 
 impl Splits<'_> {
-    /// Replaces `ends` by the ends of the next pre-tokens, at most [`BLOCK`]. Returns false at the end of the text. A call that returns
+    /// Replaces `ends` by the ends of the next pre-tokens, at most [`MAX_ENDS`]. Returns false at the end of the text. A call that returns
     /// true may add none: a long pre-token may take several calls.
     ///
     /// # Errors

@@ -70,12 +70,15 @@ impl SpecialTokens {
     /// The same tokens in text that is normalized. Tokens with the rule `late` are searched as the normalizer makes them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the search cannot be built.
+    /// [`Error::Invalid`] if the search cannot be built, or if nothing is left of a token.
     pub fn normalizing(mut self, normalizer: Arc<Normalizer>) -> Result<Self> {
         let texts = self.tokens.iter().zip(&self.search.rules).map(|((token, _), rule)| {
             if rule.late && !rule.verbatim { normalizer.of_token(token) } else { Ok(token.clone()) }
         });
         let texts = texts.collect::<Result<Vec<String>>>()?;
+        if texts.iter().any(String::is_empty) {
+            return Err(Error::Invalid("the normalizer leaves nothing of a special token".to_owned()));
+        }
         self.longest = texts.iter().map(String::len).max().unwrap_or(0).max(self.longest);
         self.search = Search::new(texts.iter().map(String::as_str), self.search.rules)?;
         Ok(Self { normalizer, ..self })

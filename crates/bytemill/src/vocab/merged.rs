@@ -87,6 +87,13 @@ impl MergedTokens {
         self.symbol_at(position).is_some()
     }
 
+    /// Whether the token at a position is a byte that UTF-8 never uses, nor any merge.
+    pub(crate) fn is_in_no_text(&self, position: usize) -> bool {
+        let symbol = self.symbols[position];
+        let is_part = |&(left, right): &(u32, u32)| left == symbol || right == symbol;
+        u8::try_from(symbol).is_ok_and(is_never_in_utf8) && !self.merges.iter().any(is_part)
+    }
+
     /// The merges so far, as pairs of symbols; the first one makes symbol 256.
     pub(crate) fn merges(&self) -> &[(u32, u32)] {
         &self.merges
@@ -178,14 +185,17 @@ impl MergedTokens {
         Some(self.symbols[position]).filter(|&symbol| symbol != NO_SYMBOL)
     }
 
-    /// The vocabulary without the tokens at the positions `left_out`, which no merges make.
+    /// The vocabulary without the tokens at the positions `left_out`, which no merges make and no texts have.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for an id that two tokens have, and for one out of proportion to the number of tokens.
     pub fn finish(self, left_out: &[usize], special: Vec<(String, u32)>) -> Result<Vocab> {
-        let Self { mut tokens, index, merges, symbol_ids, pairs, .. } = self;
+        let Self { mut tokens, index, symbols, merges, mut symbol_ids, pairs, .. } = self;
         for &position in left_out {
             tokens.clear(position);
+            if symbols[position] != NO_SYMBOL {
+                symbol_ids[symbols[position] as usize] = NO_ID;
+            }
         }
         Vocab::assemble(&tokens, index, None, special, merges, symbol_ids, pairs)
     }

@@ -6,6 +6,7 @@ there are in use: the normalizer replaces spaces, or the pre-tokenizer is `Metas
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 META = "\N{LOWER ONE EIGHTH BLOCK}"
 EACH_SPACE = " ?[^ ]+| "
 """Pattern of `Metaspace` with `split`: every space begins a pre-token."""
+LINES = r"[^\n]+|[\n]+"
+"""Pattern of llama.cpp for Gemma 4: the only other one that models of characters may have."""
 
 _TO_META, _FROM_META = ("Replace", " ", META), ("Replace", META, " ")
 _TRIM_RIGHT = ("TrimSpaces", "right")
@@ -30,6 +33,10 @@ _DECODER = (
     {"type": "Fuse"},
 )
 _BYTE_NAMES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+_REMOVING = ("Strip", "StripAccents", "Replace")
+OWN_BYTES = (META, *map(chr, range(128)))
+"""Characters of one byte, of which `byte_fallback` needs no byte if they are tokens."""
+_BYTE_NAME = re.compile("<0x[0-9A-Fa-f]{2}>")
 _STRIP_ONE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 
 
@@ -114,16 +121,30 @@ class CharacterSettings:
 def settings_of(document: Mapping[str, Any], vocab: Mapping[str, int], location: str) -> CharacterSettings:
     """Return the settings of a document. Arguments and errors are those of `read`.
 
-    Of the vocabulary, only the texts of `fallback_texts` are looked up.
+    Of the vocabulary, only the texts of `fallback_texts` and `OWN_BYTES` are looked up.
     """
     steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
     normalizer, pattern, has_meta = _spaces(steps, document.get("pre_tokenizer"), location)
     characters = replace(
-        _fallback(document["model"], vocab, f"{location}: model"),
+        _fallback(document["model"], vocab, f"{location}: model", has_meta=has_meta),
         writes_spaces_as_meta=has_meta,
-        decode_strip=_decode_strip(document.get("decoder"), f"{location}: decoder"),
     )
-    return CharacterSettings(normalizer, pattern, characters)
+    strip = _decode_strip(document.get("decoder"), characters, f"{location}: decoder")
+    _check_added_tokens(document.get("added_tokens", []), f"{location}: added_tokens", has_meta=has_meta)
+    return CharacterSettings(normalizer, pattern, replace(characters, decode_strip=strip))
+
+
+def _check_added_tokens(tokens: Any, location: str, *, has_meta: bool) -> None:
+    """Raise TokenizerFileError for a token that Hugging Face's library finds or decodes in a way of its own."""
+    for index, token in enumerate(array_at(tokens, location)):
+        text: Any = token.get("content") if is_object(token) else None
+        if isinstance(text, str) and _BYTE_NAME.fullmatch(text):
+            raise TokenizerFileError(f"{location}[{index}] is {shown(text)}, which is decoded as a byte")
+        absorbs = is_object(token) and (token.get("lstrip") or token.get("rstrip"))
+        if has_meta and absorbs and token.get("normalized"):
+            raise TokenizerFileError(
+                f"{location}[{index}] absorbs white space, but no space that became {META!r}"
+            )
 
 
 def fallback_texts(model: Mapping[str, Any]) -> list[str]:
@@ -164,6 +185,10 @@ def _spaces(
         return (*inner, *([_FROM_META] if replaces else []), *after), None, replaces
     settings = object_at(step, path, "a pre-tokenizer")
     match settings:
+        case {"type": "Split", "pattern": {"Regex": str(expression)}, "behavior": "Isolated"} if (
+            expression == LINES
+        ):
+            return (*inner, *([_FROM_META] if replaces else []), *after), LINES, replaces
         # Without spaces in the text, nothing is split.
         case {"type": "Split", "pattern": {"String": " "}} if replaces:
             return (*inner, _FROM_META, *after), None, True
@@ -176,6 +201,11 @@ def _spaces(
                 raise wrong_value(f"{path}.prepend_scheme", scheme, "'always', 'first' or 'never'")
             splits = bool_at(settings.get("split", True), f"{path}.split")
             prefix = [] if scheme == "never" else [("Metaspace", scheme)]
+            if scheme == "first" and (removes := [name for name, *_ in inner if name in _REMOVING]):
+                raise TokenizerFileError(
+                    f"{path}.prepend_scheme is 'first', which is not supported after {removes[0]}: "
+                    "it counts characters that the normalizer removed"
+                )
             return (*inner, _FROM_META, *after, *prefix), EACH_SPACE if splits else None, True
         case _:
             raise TokenizerFileError(
@@ -184,15 +214,24 @@ def _spaces(
             )
 
 
-def _fallback(model: Mapping[str, Any], vocab: Mapping[str, int], location: str) -> CharacterModel:
+def _fallback(
+    model: Mapping[str, Any], vocab: Mapping[str, int], location: str, *, has_meta: bool
+) -> CharacterModel:
     """Return what unknown characters become."""
     if model.get("byte_fallback"):
-        missing = next((name for name in _BYTE_NAMES if name not in vocab), None)
-        if missing is not None:
+        if model.get("ignore_merges"):
             raise TokenizerFileError(
-                f"{location}.vocab lacks {missing}, which 'byte_fallback' needs", hint="add all 256 of them"
+                f"{location} has 'byte_fallback' and 'ignore_merges': pre-tokens like '<0x0A>' are looked up too"
             )
-        return CharacterModel({byte: vocab[name] for byte, name in enumerate(_BYTE_NAMES)})
+        missing = [byte for byte, name in enumerate(_BYTE_NAMES) if name not in vocab]
+        # A character that is a token needs no byte.
+        for byte in missing:
+            if byte >= 0x80 or (META if byte == 0x20 and has_meta else chr(byte)) not in vocab:
+                raise TokenizerFileError(
+                    f"{location}.vocab lacks {_BYTE_NAMES[byte]}, which 'byte_fallback' needs",
+                    hint="add all 256 of them",
+                )
+        return CharacterModel({byte: vocab[_BYTE_NAMES[byte]] for byte in range(256) if byte not in missing})
     unknown = model.get("unk_token")
     if unknown is None:
         raise TokenizerFileError(
@@ -203,25 +242,49 @@ def _fallback(model: Mapping[str, Any], vocab: Mapping[str, int], location: str)
     return CharacterModel(None, unk_id=vocab[unknown], fuse_unk=bool(model.get("fuse_unk")))
 
 
-def _decode_strip(decoder: Any, location: str) -> Any:
-    """Return `CharacterModel.decode_strip` of a `decoder` object."""
-    if decoder is None:
-        return "none"
-    before: set[Any] = set()
-    for step, path in steps_of(decoder, location, "decoders", "a decoder"):
+_STRIPS = {
+    ("Replace", "ByteFallback"): "none",
+    ("Replace", "ByteFallback", "Fuse"): "none",
+    ("Replace", "ByteFallback", "Fuse", "Strip"): "one",
+    ("Replace", "Strip", "ByteFallback"): "every",
+    ("Replace", "Strip", "ByteFallback", "Fuse"): "every",
+}
+"""`CharacterModel.decode_strip` of the steps of a decoder. Those without a function in a model may be absent."""
+
+
+def _decode_strip(decoder: Any, characters: CharacterModel, location: str) -> Any:
+    """Return `CharacterModel.decode_strip` of a `decoder` object.
+
+    Raises:
+        TokenizerFileError: It is damaged, or does not join the tokens with `▁` as spaces and bytes as such.
+    """
+    kinds: list[str] = []
+    for step, path in [] if decoder is None else steps_of(decoder, location, "decoders", "a decoder"):
         match step:
-            case {"type": "Strip", "content": " ", "start": 1, "stop": 0} if "Replace" in before:
-                return "one" if "Fuse" in before else "every"
-            case {"type": "Metaspace"}:
+            case (
+                {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
+                | {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+                | {"type": "ByteFallback" | "Fuse"}
+            ):
+                kinds.append(step["type"])
+            case {"type": "Metaspace", "replacement": "\u2581"} if characters.byte_ids is None:
                 prepends = step.get(
                     "prepend_scheme", "always" if step.get("add_prefix_space", True) else "never"
                 )
-                return "none" if prepends == "never" else "token"
-            case {"type": "ByteFallback" | "Fuse" | "Replace" as kind}:
-                before.add(kind)
+                kinds.append("Metaspace" if prepends == "never" else "Metaspace, prepended")
             case _:
                 raise TokenizerFileError(f"{path} is {shown(step.get('type'))}, which is not supported")
-    return "none"
+    if kinds in (["Metaspace"], ["Metaspace, prepended"]) and characters.writes_spaces_as_meta:
+        return "token" if len(kinds[0]) > len("Metaspace") else "none"
+    without = {"ByteFallback"} if characters.byte_ids is None else set[str]()
+    found = [kind for kind in kinds if kind not in without]
+    without |= set() if characters.writes_spaces_as_meta else {"Replace"}
+    for known, strip in _STRIPS.items():
+        if kinds and found == [kind for kind in known if kind not in without]:
+            return strip
+    raise TokenizerFileError(
+        f"{location} has the steps {', '.join(kinds) or 'none'}, which is not supported for this model"
+    )
 
 
 def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any]:
@@ -243,7 +306,14 @@ def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any
             "tokenizer.json cannot represent user-defined symbols that are found after a space is put before the text",
             hint="keep the SentencePiece .model",
         )
-    pre_tokenizer = None
+    pre_tokenizer: dict[str, Any] | None = None
+    if spec.pattern == LINES:
+        pre_tokenizer = {
+            "type": "Split",
+            "pattern": {"Regex": LINES},
+            "behavior": "Isolated",
+            "invert": False,
+        }
     if characters.writes_spaces_as_meta:
         scheme = steps[-1][1] if steps and steps[-1][0] == "Metaspace" else "never"
         steps = tuple(step for step in steps if step[0] != "Metaspace")

@@ -301,6 +301,19 @@ def from_pre_tokenizer(value: Any, location: str) -> str | None:
     return of_texts + BYTES_SEPARATOR + of_bytes
 
 
+def check_decoder(value: Any, location: str) -> None:
+    """Raise TokenizerFileError for a `decoder` object that does not join the bytes of the tokens.
+
+    Without a decoder, Hugging Face's library puts spaces between the tokens.
+    """
+    steps = [] if value is None else steps_of(value, location, "decoders", "a decoder")
+    kinds = [step.get("type") for step, _ in steps]
+    if not kinds or kinds[0] != "ByteLevel" or any(kind != "Fuse" for kind in kinds[1:]):
+        raise TokenizerFileError(
+            f"{location} is {' + '.join(shown(kind) for kind in kinds) or 'missing'}, not ByteLevel"
+        )
+
+
 def adds_prefix_space(value: Any) -> bool:
     """Return whether the first step of a `pre_tokenizer` object puts a space before texts."""
     for step, _ in steps_of(value, "pre_tokenizer", "pretokenizers", "a pre-tokenizer"):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill._core import CharacterJson, TokenizerJson, check_pattern
 from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
 from bytemill.formats import compiled_cache
-from bytemill.formats.byte_level import is_vocabulary
+from bytemill.formats.byte_level import is_text_of_other_bytes, is_vocabulary, text_to_bytes
 from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import (
     array_at,
@@ -36,12 +36,18 @@ from bytemill.formats.files import (
     wrong_value,
 )
 from bytemill.formats.huggingface import characters as character_models
-from bytemill.formats.huggingface.characters import fallback_texts, is_character_model, settings_of
+from bytemill.formats.huggingface.characters import (
+    OWN_BYTES,
+    fallback_texts,
+    is_character_model,
+    settings_of,
+)
 from bytemill.formats.huggingface.parts import (
     DECODER,
     POST_PROCESSOR,
     PREFIX,
     adds_prefix_space,
+    check_decoder,
     from_normalizer,
     from_pre_tokenizer,
     metadata_of,
@@ -192,6 +198,7 @@ def _load(
     )
     pattern, record = pattern_and_record(document, file.n_merges, location)
     metadata = metadata_of(document, location)
+    _check_decoding(document, special_tokens, location)
     normalizer = normalizer_of(document, location)
     rules = special_rules(special_tokens, flags, normalizer)
     core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer)
@@ -229,7 +236,7 @@ def _add_named_tokens(document: dict[str, Any], file: CharacterJson, location: s
     added = array_at(document.get("added_tokens", []), f"{location}: added_tokens")
     texts = [entry.get("content") for entry in added if is_object(entry)]
     named: dict[str, int] = {}
-    for text in (*fallback_texts(document["model"]), *texts):
+    for text in (*fallback_texts(document["model"]), *OWN_BYTES, *texts):
         if isinstance(text, str) and is_text(text) and (token_id := file.id_of(text)) is not None:
             named[text] = token_id
     document["model"]["vocab"] = named
@@ -276,6 +283,8 @@ def from_document(document: Any, location: str, sidecars: Sidecars | None = None
         return _character_spec(document, location)
     special_tokens, flags, vocab, merges = read_model(model, document.get("added_tokens", []), location)
     pattern, record = pattern_and_record(document, len(merges), location)
+    metadata = metadata_of(document, location)
+    _check_decoding(document, special_tokens, location)
     normalizer = normalizer_of(document, location)
     if sidecars is not None:
         sidecars.warn_of_other_split(pattern, normalizer)
@@ -289,8 +298,18 @@ def from_document(document: Any, location: str, sidecars: Sidecars | None = None
         merge_counts=record.get("merge_counts"),
         normalizer=normalizer,
         flags=flags,
-        metadata=metadata_of(document, location),
+        metadata=metadata,
     )
+
+
+def _check_decoding(document: dict[str, Any], special_tokens: Iterable[str], location: str) -> None:
+    """Raise TokenizerFileError if byte-level BPE is not decoded by joining the bytes of its tokens."""
+    check_decoder(document.get("decoder"), f"{location}: decoder")
+    for text in special_tokens:
+        if not text.isascii() and is_text_of_other_bytes(text):
+            raise TokenizerFileError(
+                f"{location}: added_tokens: {shown(text)} is decoded as the bytes {text_to_bytes(text)!r}"
+            )
 
 
 def _character_spec(document: dict[str, Any], location: str) -> TokenizerSpec:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +10,10 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from bytemill.errors import CheckpointError, MissingExtraError, RunConfigError
-from bytemill.studio.arrays import packed
-from bytemill.studio.errors import ChangedError, NotThereError
-from bytemill.studio.files import require_regular
-from bytemill.studio.library import Entry
-from bytemill.studio.models import LoadedModel, checkpoint_paths
+from bytemill.errors import BytemillError, CheckpointError, MissingExtraError, RunConfigError
+from bytemill.studio.files import Recent, require_regular
+from bytemill.studio.library import Entry, NotThereError
+from bytemill.studio.models import LoadedModel, checkpoint_paths, model_folders
 from bytemill.studio.routes.runs import tokenizer_of
 from bytemill.studio.schemas import (
     Alternative,
@@ -39,6 +35,7 @@ from bytemill.studio.schemas import (
     Stages,
     SurprisalResult,
     TextSpec,
+    packed,
 )
 from bytemill.studio.state import State, Studio
 from bytemill.system.extras import install_hint
@@ -48,6 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.generation.text_generation import TokenProbability
     from bytemill.lm.inspection import Trace
     from bytemill.lm.training.saved_model import TrainedModel
     from bytemill.studio.jobs import Check
@@ -58,6 +56,14 @@ router = APIRouter(tags=["models"])
 MAX_INSIDE_TOKENS = 512
 MAX_TRACES = 2
 _THUMBNAIL = 24
+_TRACES: Recent[str, Trace] = Recent(MAX_TRACES)
+"""The traces that were computed last."""
+
+
+class ChangedError(BytemillError, ValueError):
+    """The files of a model are no longer those that a request was made for."""
+
+    status = 409
 
 
 @router.get("/models")
@@ -65,9 +71,9 @@ def models(studio: Studio) -> ModelList:
     """List the runs that have a checkpoint, and imported models."""
     shelf = studio.library.shelf()
     found: list[ModelSummary] = []
-    for entry in (*shelf.runs.values(), *shelf.models.values()):
+    for entry in (*shelf["runs"].values(), *shelf["models"].values()):
         checkpoints = checkpoint_paths(entry.path)
-        if checkpoints or entry.id in shelf.models:
+        if checkpoints or entry.id in shelf["models"]:
             found.append(
                 ModelSummary(
                     id=entry.id,
@@ -82,7 +88,7 @@ def models(studio: Studio) -> ModelList:
 
 
 def _entry(studio: State, model_id: str) -> Entry:
-    kind = "runs" if model_id in studio.library.shelf().runs else "models"
+    kind = "runs" if model_id in studio.library.shelf()["runs"] else "models"
     return studio.library.entry(kind, model_id)
 
 
@@ -140,7 +146,7 @@ async def prompt(model_id: str, spec: PromptSpec, request: Request, studio: Stud
 async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> StreamingResponse:
     """Continue ids; a "model" event has the fields of `OfModel`, each "token" event a token and its alternatives."""
     # What is missing is an error of the request, and not an event of the stream.
-    await run_in_threadpool(lambda: studio.models.check(_entry(studio, model_id), spec.checkpoint))
+    await run_in_threadpool(lambda: model_folders(_entry(studio, model_id), spec.checkpoint))
 
     def work(check: Check) -> Iterator[tuple[str, dict[str, Any]]]:
         from bytemill.lm.generation.decoding import next_tokens
@@ -164,12 +170,10 @@ async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> Streami
             yield (
                 "token",
                 {
-                    **_alternative(own.id, own.bytes, own.probability, own.sampled),
+                    **_alternative(own),
                     "special": tokenizer.is_special_token(own.id),
                     "window_start": token.window_start,
-                    "alternatives": [
-                        _alternative(each.id, each.bytes, each.probability, each.sampled) for each in best
-                    ],
+                    "alternatives": [_alternative(each) for each in best],
                 },
             )
 
@@ -207,13 +211,7 @@ async def sampling(model_id: str, spec: SamplingSpec, request: Request, studio: 
                 for i in best
             ],
             stages=[
-                StageRow(
-                    name=stage.name,
-                    is_active=stage.is_active,
-                    n_kept=stage.n_kept,
-                    entropy_bits=stage.entropy_bits,
-                    probabilities=stage.probabilities[best].tolist(),
-                )
+                StageRow(**{**vars(stage), "probabilities": stage.probabilities[best].tolist()})
                 for stage in stages
             ],
         )
@@ -246,27 +244,6 @@ async def text_surprisal(model_id: str, spec: TextSpec, request: Request, studio
         )
 
     return await studio.jobs.run(request, work)
-
-
-class _Traces:
-    """The traces that were looked at last."""
-
-    def __init__(self) -> None:
-        self._traces: OrderedDict[str, Trace] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str) -> Trace | None:
-        with self._lock:
-            return self._traces.get(key)
-
-    def put(self, key: str, trace: Trace) -> None:
-        with self._lock:
-            self._traces[key] = trace
-            while len(self._traces) > MAX_TRACES:
-                self._traces.popitem(last=False)
-
-
-_TRACES = _Traces()
 
 
 @router.post("/models/{model_id}/inside")
@@ -389,5 +366,5 @@ def _hex(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
     return [tokenizer.decode_single_token_bytes(i).hex() for i in ids]
 
 
-def _alternative(token_id: int, token: bytes, probability: float, sampled: float) -> dict[str, Any]:
-    return {"id": token_id, "bytes": token.hex(), "probability": probability, "sampled": sampled}
+def _alternative(token: TokenProbability) -> dict[str, Any]:
+    return {**vars(token), "bytes": token.bytes.hex()}

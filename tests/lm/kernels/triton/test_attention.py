@@ -1,5 +1,7 @@
 """Attention by Triton equals the textbook in values and gradients."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -56,41 +58,35 @@ def check(
         assert float((a - b).detach().abs().max()) <= bound * max(1.0, float(b.detach().abs().max())), name
 
 
-@pytest.mark.parametrize("n_tokens", [1, 7, 33, 130])
-def test_values_and_gradients_equal_the_textbook(n_tokens: int, device: str) -> None:
-    check(device, n_tokens=n_tokens)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"n_tokens": 1},
+        {"n_tokens": 70, "heads": (4, 2)},
+        {"n_tokens": 70, "heads": (2, 1), "window": 40},
+        {"n_tokens": 33, "heads": (1, 1), "width": 80},
+        # Weights and gradients of scores are rounded to 8 bits before the second products.
+        {"n_tokens": 70, "heads": (2, 1), "dtype": torch.bfloat16, "bound": 2**-6},
+        *(
+            pytest.param({"n_tokens": n_tokens, "heads": (1, 1), "width": width}, marks=pytest.mark.slow)
+            for n_tokens, width in ((130, 16), (37, 8), (37, 32), (37, 64), (37, 128))
+        ),
+    ],
+    ids=str,
+)
+def test_values_and_gradients_equal_the_textbook(shape: dict[str, Any], device: str) -> None:
+    check(device, **shape)
 
 
-@pytest.mark.parametrize("width", [8, 32, 64, 80, 128])
-def test_every_head_width_equals_the_textbook(width: int, device: str) -> None:
-    check(device, n_tokens=37, width=width, heads=(1, 1))
-
-
-@pytest.mark.parametrize("heads", [(4, 2), (3, 1)])
-def test_groups_of_heads_share_keys(heads: tuple[int, int], device: str) -> None:
-    check(device, n_tokens=50, heads=heads)
-
-
-@pytest.mark.parametrize("window", [1, 40])
-def test_windows_hide_earlier_tokens(window: int, device: str) -> None:
-    check(device, n_tokens=80, window=window, heads=(2, 1))
-
-
-@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("window", [pytest.param(None, marks=pytest.mark.slow), 20])
 def test_documents_hide_earlier_documents(window: int | None, device: str) -> None:
     starts = torch.zeros(2, 70, dtype=torch.int32, device=device)
     starts[0, 10:], starts[0, 43:], starts[1, 63:], starts[1, 64:] = 10, 43, 63, 64
-    check(device, n_tokens=70, starts=starts, window=window)
-
-
-@pytest.mark.parametrize("heads", [(2, 1)])
-def test_bfloat16_differs_by_its_rounding_alone(heads: tuple[int, int], device: str) -> None:
-    # Weights and gradients of scores are rounded to 8 bits before the second products.
-    check(device, n_tokens=70, heads=heads, dtype=torch.bfloat16, bound=2**-6)
+    check(device, n_tokens=70, heads=(1, 1), starts=starts, window=window)
 
 
 @few
-@given(st.integers(1, 70), st.integers(1, 40), st.integers(1, 3), st.none() | st.integers(1, 80))
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 3), st.none() | st.integers(1, 45))
 def test_every_shape_equals_the_textbook(
     device: str, n_tokens: int, width: int, n_groups: int, window: int | None
 ) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from bytemill.lm.kernels.choice import triton_kernels
 from bytemill.lm.model import ModelConfig, TransformerLM
+from tests.lm.conftest import sizes
 
 
 @pytest.mark.parametrize(
@@ -24,16 +25,8 @@ from bytemill.lm.model import ModelConfig, TransformerLM
     ids=["llama", "gpt2"],
 )
 def test_losses_and_gradients_of_a_model_equal_the_textbook(options: dict[str, Any], device: str) -> None:
-    sizes: dict[str, Any] = {
-        "vocab_size": 50,
-        "context_length": 16,
-        "d_model": 32,
-        "num_layers": 1,
-        "num_heads": 2,
-        "d_ff": 48,
-    }
-    model = TransformerLM(ModelConfig(**sizes | options), seed=0).to(device)
-    ids = torch.randint(50, (2, 14), generator=torch.Generator().manual_seed(0)).to(device)
+    model = TransformerLM(ModelConfig(**sizes(50, 16, 32, 1, 2, 48) | options), seed=0).to(device)
+    ids = torch.randint(50, (2, 9), generator=torch.Generator().manual_seed(0)).to(device)
 
     def loss_and_gradients() -> list[torch.Tensor]:
         loss = model.loss(ids[:, :-1], ids[:, 1:])

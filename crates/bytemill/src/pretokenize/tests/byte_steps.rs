@@ -1,6 +1,6 @@
 //! Steps on bytes against the same steps on a text that has a character for each byte.
 
-use super::super::{BLOCK, Matcher, Pattern, THEN, THEN_BYTES};
+use super::super::{MAX_ENDS, Matcher, Pattern, THEN, THEN_BYTES};
 use super::{character, pretokens};
 use crate::text::byte_characters::{append_bytes, characters};
 use proptest::prelude::*;
@@ -65,10 +65,10 @@ fn falcon_divides_characters() {
 #[test]
 fn a_long_pretoken_takes_several_calls() {
     let pattern = Pattern::new(Some(&["", "a"].join(THEN_BYTES))).unwrap();
-    let text = "ab".repeat(BLOCK);
+    let text = "ab".repeat(MAX_ENDS);
     let (mut splits, mut ends, mut all) = (pattern.splits(&text), Vec::new(), Vec::new());
     while splits.fill(&mut ends).unwrap() {
-        assert!(ends.len() <= BLOCK);
+        assert!(ends.len() <= MAX_ENDS);
         all.append(&mut ends);
     }
     assert!(all.into_iter().eq(1..=text.len()));

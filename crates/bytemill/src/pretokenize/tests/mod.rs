@@ -9,7 +9,7 @@ use super::classify::InstructionSet;
 use super::compile;
 use super::custom::CustomPattern;
 use super::rules::Rules;
-use super::{BLOCK, NAMED, NamedPattern, Pattern, THEN};
+use super::{MAX_ENDS, NAMED, NamedPattern, Pattern, THEN};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -137,7 +137,7 @@ fn by_steps<'t>(expressions: &[String], text: &'t str) -> Vec<&'t str> {
 fn collect(mut blocks: Blocks, text: &'_ str) -> Vec<String> {
     let (mut all, mut ends, mut start) = (Vec::new(), Vec::new(), 0);
     while blocks.fill(&mut ends) {
-        assert!(ends.len() <= BLOCK);
+        assert!(ends.len() <= MAX_ENDS);
         for end in ends.drain(..) {
             all.push(text[start..end].to_owned());
             start = end;
@@ -376,7 +376,7 @@ fn white_space_at_the_end_distinguishes_cl100k_from_llama3() {
 
 #[test]
 fn more_pretokens_than_fit_in_a_call_are_all_returned() {
-    let text = "ab 1".repeat(BLOCK);
+    let text = "ab 1".repeat(MAX_ENDS);
     for named in &NAMED {
         let pattern = Pattern::new(Some(named.name)).unwrap();
         assert_eq!(pretokens(&pattern, &text), by_regex(named.expression, &text), "{}", named.name);

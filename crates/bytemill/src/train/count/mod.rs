@@ -8,6 +8,9 @@
 //!    the hash at a time.
 //! 5. `checkpoint`: counting resumes in another process from its runs.
 //! 6. `file`, `stream`: files of counts.
+//!
+//! A [`Counter`] counts: it owns the threads and is finished once. [`Counted`] is its result, [`Counts`] in memory or [`Merged`] on
+//! disk. A part is a share of those counts, in memory (`part::Part`) or on disk (`counts::PartFile`).
 
 mod checkpoint;
 mod counter;

@@ -1,29 +1,28 @@
-"""What the models of a study need: text, tokenizers, shapes, shards, and the measured speed of training.
+"""What the models of a study need: text, tokenizers, shapes, budgets, shards, and the measured speed of training.
 
-All are kept, and made again only if their inputs changed.
+All files are kept, and made again only if their inputs changed.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bytemill.corpus import Corpus
 from bytemill.data import TokenShards, encode_corpus
 from bytemill.errors import RunConfigError
-from bytemill.experiment.budget import Allowance, allowance, padded_sizes, with_equal_parameters
 from bytemill.experiment.documents import END, StoredText, store_text
 from bytemill.experiment.results import StudyFolder, read_rates
 from bytemill.experiment.scoring import common_context
 from bytemill.experiment.study import TokenizerSource, tokenizer_sources
-from bytemill.lm.planning import parameters_by_part
+from bytemill.lm.planning import flops_per_token, n_parameters, parameters_by_part
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.trainer import train as train_model
@@ -34,17 +33,110 @@ from bytemill.training.pipeline import TrainingStoppedEarly, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from bytemill.experiment.documents import StoredText
     from bytemill.experiment.study import Study
     from bytemill.lm.model_config import ModelConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
 
-
+_MULTIPLE = 64
+_WIDTH_STEP = 8
 _SAMPLE = 2_000_000
 """Bytes of the training text on which bytes per token are measured."""
+_PROBE_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a model is trained on."""
+
+    n_steps: int
+    n_tokens: int
+    n_bytes: int
+    """Bytes of text; for budgets other than bytes, an estimate from the tokenizer's bytes per token."""
+    flops: float
+    """With the output layer."""
+
+
+def padded_sizes(n_ids: Mapping[str, int], rule: Literal["multiple", "alike"]) -> dict[str, int]:
+    """Return the size of each vocabulary as the model has it.
+
+    >>> padded_sizes({"a": 1000, "b": 2000}, "multiple"), padded_sizes({"a": 1000, "b": 2000}, "alike")
+    ({'a': 1024, 'b': 2048}, {'a': 2048, 'b': 2048})
+    """
+    sizes = {name: -(-n // _MULTIPLE) * _MULTIPLE for name, n in n_ids.items()}
+    return sizes if rule == "multiple" else dict.fromkeys(sizes, max(sizes.values()))
+
+
+def with_equal_parameters(shapes: Mapping[str, ModelConfig]) -> dict[str, ModelConfig]:
+    """Lower the feed-forward widths, so that every model has about as many parameters as the smallest.
+
+    Widths are multiples of 8. Depth, width of the stream and heads stay, so that the models differ in one number.
+
+    Raises:
+        RunConfigError: A vocabulary alone has more parameters than the smallest model.
+    """
+    target = min(n_parameters(shape) for shape in shapes.values())
+    result: dict[str, ModelConfig] = {}
+    for name, shape in shapes.items():
+        per_step = n_parameters(shape.replace(d_ff=shape.d_ff + _WIDTH_STEP)) - n_parameters(shape)
+        n_fewer = round((n_parameters(shape) - target) / per_step)
+        d_ff = shape.d_ff - _WIDTH_STEP * n_fewer
+        if d_ff < _WIDTH_STEP:
+            raise RunConfigError(
+                f"{name} has {n_parameters(shape):,} parameters, and no feed-forward width brings it to the {target:,} "
+                "of the smallest model",
+                hint='use larger models or smaller vocabularies, or budget.parameters = "non-embedding"',
+            )
+        result[name] = shape.replace(d_ff=d_ff)
+    return result
+
+
+def allowance(
+    rule: Literal["bytes", "tokens", "flops", "time"],
+    amount: float,
+    shape: ModelConfig,
+    batch_size: int,
+    bytes_per_token: float,
+    *,
+    n_tokens: int | None = None,
+    tokens_per_second: float | None = None,
+) -> Allowance:
+    """Return what a model may be trained on.
+
+    Steps are whole: a model stays at most one step below the budget.
+
+    Args:
+        rule: What is equal.
+        amount: How much of it.
+        shape: Shape of the model.
+        batch_size: Sequences per step.
+        bytes_per_token: Of the tokenizer on the training text.
+        n_tokens: For bytes, the number of tokens that the bytes have become; by default the estimate.
+        tokens_per_second: For time, the speed of training.
+
+    Raises:
+        RunConfigError: The budget is below one step.
+    """
+    per_token = flops_per_token(shape)
+    tokens = {
+        "bytes": amount / bytes_per_token if n_tokens is None else n_tokens,
+        "tokens": amount,
+        "flops": amount / per_token,
+        "time": amount * (tokens_per_second or math.nan),
+    }[rule]
+    per_step = batch_size * shape.context_length
+    if not tokens >= per_step:
+        raise RunConfigError(
+            f"the budget of {amount:,.0f} {'seconds' if rule == 'time' else rule} is {tokens:,.0f} tokens, fewer than "
+            f"the {per_step:,} of one step",
+            hint="raise budget.amount, or lower train.training.batch_size or the context length of the models",
+        )
+    n_steps = int(tokens // per_step)
+    used = n_steps * per_step
+    return Allowance(n_steps, used, round(used * bytes_per_token), used * per_token)
 
 
 @dataclass(frozen=True)
@@ -95,21 +187,13 @@ class StudyInputs:
 
     def _store(self, name: str, inputs: tuple[str, ...], limit: int | None) -> StoredText:
         self.report(f"reading the text {name}")
-        paths = self._paths(inputs)
-        corpus = Corpus(paths)
-        own = {file.name for file in StudyFolder(self.folder).files}
+        paths = [each if "://" in each else str(self.base / each) for each in inputs]
+        read, own = Corpus(paths), {file.name for file in StudyFolder(self.folder).files}
         check_folder_is_no_input(
-            self.folder, files=corpus.input_files, folders=corpus.input_folders, replaced=own.__contains__
+            self.folder, files=read.input_files, folders=read.input_folders, replaced=own.__contains__
         )
-        return store_text(
-            paths,
-            self.folder / "text" / name,
-            documents=self.study.text.documents,
-            max_bytes=limit,
-        )
-
-    def _paths(self, inputs: tuple[str, ...]) -> list[str]:
-        return [name if "://" in name else str(self.base / name) for name in inputs]
+        target, documents = self.folder / "text" / name, self.study.text.documents
+        return store_text(paths, target, documents=documents, max_bytes=limit)
 
     @cached_property
     def tokenizers(self) -> dict[str, Tokenizer]:
@@ -143,12 +227,9 @@ class StudyInputs:
         return tokenizer
 
     def _train(self, source: TokenizerSource) -> Tokenizer:
-        inputs = source.inputs or self.study.text.train
-        text = (
-            self._store(f"tokenizer/{source.name}", inputs, self.study.text.max_bytes)
-            if source.inputs
-            else self.train_text
-        )
+        text = self.train_text
+        if source.inputs:
+            text = self._store(f"tokenizer/{source.name}", source.inputs, self.study.text.max_bytes)
         path = self.tokenizer_path(source.name)
         wanted = json.dumps([text.sha256, source.vocab_size, source.pattern]).encode()
         mark = path.with_suffix(".inputs")
@@ -189,11 +270,11 @@ class StudyInputs:
     def _sample(self) -> tuple[int, dict[str, NDArray[np.int64]]]:
         """The bytes of the beginning of the training text, and the uses of each id, by tokenizer."""
         documents: list[str] = []
-        n_bytes = 0
+        n_left = _SAMPLE
         for document in self.train_text.documents():
-            documents.append(document[: _SAMPLE - n_bytes].decode(errors="ignore"))
-            n_bytes += len(document)
-            if n_bytes >= _SAMPLE:
+            documents.append(document[:n_left].decode(errors="ignore"))
+            n_left -= len(document)
+            if n_left <= 0:
                 break
         counts: dict[str, NDArray[np.int64]] = {}
         for name, tokenizer in self.tokenizers.items():
@@ -205,10 +286,8 @@ class StudyInputs:
     @cached_property
     def shapes(self) -> dict[tuple[str, str], ModelConfig]:
         """Shape of each tokenizer's models, by tokenizer and name of the shape."""
-        sizes = padded_sizes(
-            {name: tokenizer.n_vocab for name, tokenizer in self.tokenizers.items()},
-            self.study.budget.pad_vocab,
-        )
+        n_ids = {name: tokenizer.n_vocab for name, tokenizer in self.tokenizers.items()}
+        sizes = padded_sizes(n_ids, self.study.budget.pad_vocab)
         result: dict[tuple[str, str], ModelConfig] = {}
         for model in self.study.models:
             own = {name: self.study.shape(model, size) for name, size in sizes.items()}
@@ -216,6 +295,15 @@ class StudyInputs:
                 own = with_equal_parameters(own)
             result |= {(name, model): shape for name, shape in own.items()}
         return result
+
+    def model_settings(self, tokenizer: str, model: str) -> dict[str, Any]:
+        """Return the settings of `lm train` that all runs of an arm share, with flat keys."""
+        return {
+            "training.batch_size": 32,
+            **{f"model.{key}": value for key, value in self.shapes[tokenizer, model].to_dict().items()},
+            **self.study.train_settings(),
+            "data.tokenizer": str(self.tokenizer_path(tokenizer)),
+        }
 
     @property
     def batch_size(self) -> int:
@@ -232,25 +320,15 @@ class StudyInputs:
         Raises:
             RunConfigError: The budget is below one step.
         """
-        budget = self.study.budget
+        rule, amount = self.study.budget.equal, self.study.budget.amount
         result: list[Arm] = []
         for (tokenizer, model), shape in self.shapes.items():
             parts = parameters_by_part(shape)
-            rest = sum(parts.values()) - parts["token embeddings"] - parts["output layer"]
-            allowed = allowance(
-                budget.equal,
-                budget.amount,
-                shape,
-                self.batch_size,
-                self.bytes_per_token[tokenizer],
-                tokens_per_second=(tokens_per_second or {}).get((tokenizer, model)),
-            )
-            parameters = {
-                "embedding": parts["token embeddings"],
-                "output layer": parts["output layer"],
-                "rest": rest,
-            }
-            result.append(Arm(tokenizer, model, shape, allowed, parameters))
+            own = {"embedding": parts["token embeddings"], "output layer": parts["output layer"]}
+            own["rest"] = sum(parts.values()) - sum(own.values())
+            density, rate = self.bytes_per_token[tokenizer], (tokens_per_second or {}).get((tokenizer, model))
+            allowed = allowance(rule, amount, shape, self.batch_size, density, tokens_per_second=rate)
+            result.append(Arm(tokenizer, model, shape, allowed, own))
         return result
 
     @cached_property
@@ -259,9 +337,8 @@ class StudyInputs:
         if self.study.text.context_bytes is not None:
             return self.study.text.context_bytes
         texts = [*self.domains.values()] + ([self.tuning_text] if self.study.learning_rate.search else [])
-        return common_context(
-            texts, self.tokenizers.values(), min(shape.context_length for shape in self.shapes.values())
-        )
+        shortest = min(shape.context_length for shape in self.shapes.values())
+        return common_context(texts, self.tokenizers.values(), shortest)
 
     @property
     def rates_path(self) -> Path:
@@ -275,23 +352,17 @@ class StudyInputs:
             rates = read_rates(self.rates_path)
         except FileNotFoundError:
             return None
-        return {
-            (tokenizer, model): rate
-            for name, rate in rates.items()
-            for tokenizer, _, model in [name.partition("/")]
-        }
+        named = ((name.partition("/"), rate) for name, rate in rates.items())
+        return {(tokenizer, model): rate for (tokenizer, _, model), rate in named}
 
 
 def validation_shards(study_inputs: StudyInputs, tokenizer: str) -> dict[str, Path]:
     """Encode the texts that learning curves are measured on; those shorter than a window are left out."""
-    context = max(
-        shape.context_length for (name, _), shape in study_inputs.shapes.items() if name == tokenizer
-    )
+    shapes = [shape for (name, _), shape in study_inputs.shapes.items() if name == tokenizer]
     folders: dict[str, Path] = {}
     for domain, text in study_inputs.domains.items():
-        folder = study_inputs.folder / "shards" / tokenizer / "validation" / domain
-        _encode(study_inputs, tokenizer, text, folder, {})
-        if len(TokenShards(folder)) > context:
+        folder = _encode(study_inputs, tokenizer, text, f"validation/{domain}", {})
+        if len(TokenShards(folder)) > max(shape.context_length for shape in shapes):
             folders[domain] = folder
     return folders
 
@@ -302,49 +373,36 @@ def train_shards(study_inputs: StudyInputs, tokenizer: str, seed: int) -> tuple[
     Returns:
         The folder, and the bytes of text in it.
     """
-    budget = study_inputs.study.budget
     arms = [arm for arm in study_inputs.arms(study_inputs.rates) if arm.tokenizer == tokenizer]
-    if budget.equal == "bytes":
-        n_bytes = int(budget.amount)
-    else:
+    is_exact = study_inputs.study.budget.equal == "bytes"
+    n_bytes = int(study_inputs.study.budget.amount)
+    if not is_exact:
         n_bytes = round(max(arm.allowance.n_bytes for arm in arms) * 1.02) + 1000
     needed = max(arm.allowance.n_tokens for arm in arms) + 1
     while True:
-        folder = study_inputs.folder / "shards" / tokenizer / f"seed{seed}"
-        _encode(study_inputs, tokenizer, study_inputs.train_text, folder, {"seed": seed, "n_bytes": n_bytes})
-        if budget.equal == "bytes" or len(TokenShards(folder)) >= needed:
+        order = {"seed": seed, "n_bytes": n_bytes}
+        folder = _encode(study_inputs, tokenizer, study_inputs.train_text, f"seed{seed}", order)
+        if is_exact or len(TokenShards(folder)) >= needed:
             return folder, n_bytes
         n_bytes = round(n_bytes * 1.1)
 
 
 def _encode(
-    study_inputs: StudyInputs, tokenizer: str, text: StoredText, folder: Path, order: dict[str, Any]
-) -> None:
-    own = study_inputs.tokenizers[tokenizer]
+    study_inputs: StudyInputs, tokenizer: str, text: StoredText, name: str, order: dict[str, Any]
+) -> Path:
+    """Return the folder of a text's shards: in the text's own order, or in that of a seed up to a number of bytes."""
+    own, folder = study_inputs.tokenizers[tokenizer], study_inputs.folder / "shards" / tokenizer / name
     mark = folder.parent / f"{folder.name}.inputs"
     wanted = json.dumps([own.fingerprint, text.sha256, order]).encode()
-    if mark.exists() and mark.read_bytes() == wanted:
-        return
-    study_inputs.report(f"encoding {folder.relative_to(study_inputs.folder)}")
-    mark.unlink(missing_ok=True)
-    texts = (
-        text.in_order(order["seed"], order["n_bytes"])
-        if order
-        else (document.decode() for document in text.documents())
-    )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    encode_corpus(
-        own,
-        Corpus.from_texts(texts),
-        folder,
-        documents=END,
-        allowed_special="none",
-        overwrite=True,
-    )
-    mark.write_bytes(wanted)
-
-
-_PROBE_STEPS = 20
+    if not (mark.exists() and mark.read_bytes() == wanted):
+        study_inputs.report(f"encoding shards/{tokenizer}/{name}")
+        mark.unlink(missing_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        texts = text.in_order(**order) if order else (document.decode() for document in text.documents())
+        corpus = Corpus.from_texts(texts)
+        encode_corpus(own, corpus, folder, documents=END, allowed_special="none", overwrite=True)
+        mark.write_bytes(wanted)
+    return folder
 
 
 def probe_rates(
@@ -362,20 +420,16 @@ def probe_rates(
         if (tokenizer, model) in known:
             continue
         report(f"measuring the speed of {tokenizer} with {model}")
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+        with tempfile.TemporaryDirectory() as folder:
             n_bytes = int((n_steps * study_inputs.batch_size + 1) * shape.context_length * 8)
             texts = study_inputs.train_text.in_order(0, n_bytes)
-            encode_corpus(study_inputs.tokenizers[tokenizer], Corpus.from_texts(texts), folder / "shards")
+            encode_corpus(study_inputs.tokenizers[tokenizer], Corpus.from_texts(texts), f"{folder}/shards")
             settings = {
-                "training.batch_size": 32,
-                **{f"model.{key}": value for key, value in shape.to_dict().items()},
-                **study_inputs.study.train_settings(),
-                "data.tokenizer": str(study_inputs.tokenizer_path(tokenizer)),
-                "data.train": str(folder / "shards"),
+                **study_inputs.model_settings(tokenizer, model),
+                "data.train": f"{folder}/shards",
                 "training.steps": n_steps,
                 "schedule.warmup_steps": 0,
-                "run.folder": str(folder / "run"),
+                "run.folder": f"{folder}/run",
                 "run.log_every": max(1, n_steps // 4),
                 "run.checkpoint_every": 0,
             }

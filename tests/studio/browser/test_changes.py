@@ -1,29 +1,29 @@
-"""Files that change while the page shows them: nothing old stays beside what is new without a word."""
+"""What the page says when files change, and of its server: restarted, busy, under another name."""
 
 import json
+import os
 import shutil
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 import bytemill
+from bytemill.studio import library
 from bytemill.studio.library import Library
-from bytemill.studio.server import listen, running
-from tests.studio.browser.conftest import until
-from tests.studio.conftest import id_of
-from tests.studio.retraining import make_folder, train_run, train_tokenizer
+from bytemill.studio.security import Access
+from bytemill.studio.server import Address, listen
+from tests.studio.conftest import CHROMIUM, id_of, running, train_run, train_tokenizer, until
 
 Open = Callable[..., Any]
-
-
-@pytest.fixture
-def own(root: Path, tmp_path: Path) -> Path:
-    make_folder(root, tmp_path / "own")
-    return tmp_path / "own"
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def address(own: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.fixture
-def client(address: str) -> Iterator[httpx.Client]:
+def own_client(address: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"{address}api/v1", timeout=60, trust_env=False) as own:
         yield own
 
@@ -65,9 +65,9 @@ def wait_for_chips(page: Any, expected: list[str]) -> None:
 
 
 def test_a_retrained_tokenizer_and_an_edited_text(
-    open_page: Open, own: Path, address: str, client: httpx.Client
+    open_page: Open, own: Path, address: str, own_client: httpx.Client
 ):
-    tokenizer_id, text_id = id_of(client, "own"), id_of(client, "story.txt", "texts")
+    tokenizer_id, text_id = id_of(own_client, "own"), id_of(own_client, "story.txt", "texts")
     tokenizer, text = bytemill.Tokenizer.load(own / "own.json"), "The cat saw the dog."
     page = open_page(
         f"#tokens?tokenizer={tokenizer_id}&source={text_id}&with={tokenizer_id},python-docs-8k",
@@ -116,9 +116,9 @@ def own_first(own: Path) -> bytemill.Tokenizer:
 
 
 def test_lists_follow_the_folder_and_what_is_gone_is_said(
-    open_page: Open, own: Path, address: str, client: httpx.Client
+    open_page: Open, own: Path, address: str, own_client: httpx.Client
 ):
-    tokenizer_id, text_id = id_of(client, "own"), id_of(client, "story.txt", "texts")
+    tokenizer_id, text_id = id_of(own_client, "own"), id_of(own_client, "story.txt", "texts")
     page = open_page(f"#tokens?tokenizer={tokenizer_id}&source={text_id}", address=address, is_quiet=False)
     page.wait_for_selector(".flow .tok")
     (own / "other.txt").write_text("another text")
@@ -166,9 +166,9 @@ def generated(client: httpx.Client, model: str) -> list[str]:
 
 
 def test_a_model_that_is_trained_anew(
-    open_page: Open, own: Path, address: str, client: httpx.Client, root: Path
+    open_page: Open, own: Path, address: str, own_client: httpx.Client, root: Path
 ):
-    model = id_of(client, "run", "models")
+    model = id_of(own_client, "run", "models")
     text = "The cat saw the dog."
     # Generated text stays, but nothing of the later model comes into it.
     page = open_page(
@@ -178,7 +178,7 @@ def test_a_model_that_is_trained_anew(
     page.get_by_label("Number of tokens").fill("6")
     for seed in (2, 3):
         page.get_by_role("button", name="Generate", exact=True).last.click()
-        tokens = generated(client, model)
+        tokens = generated(own_client, model)
         until(page, f"document.querySelectorAll('.gen').length === {len(tokens)}")
         page.wait_for_selector("button:has-text('Continue'):not([disabled])")
         page.locator(".gen").last.click()
@@ -201,7 +201,7 @@ def test_a_model_that_is_trained_anew(
     page.get_by_label("Text to score").fill(text)
     page.get_by_role("button", name="Compute the surprisal").click()
     for seed in (4, 0):
-        bits = client.post(f"/models/{model}/surprisal", json={"text": text}).json()["bits_per_byte"]
+        bits = own_client.post(f"/models/{model}/surprisal", json={"text": text}).json()["bits_per_byte"]
         notice(page, f"[data-testid=bits-0]:has-text('{bits:.4f}')")
         if seed:
             train_run(root, own / "run", seed)
@@ -210,7 +210,7 @@ def test_a_model_that_is_trained_anew(
     page.get_by_label("Text to look at").fill(text)
     page.get_by_role("button", name="Look inside").click()
     for seed in (5, 0):
-        norms = client.post(f"/models/{model}/inside", json={"text": text}).json()["norms"]
+        norms = own_client.post(f"/models/{model}/inside", json={"text": text}).json()["norms"]
         notice(page, f"[aria-label='Residual stream'] td:has-text('{norms[2][-1]:.2f}')")
         if seed:
             train_run(root, own / "run", seed)
@@ -233,10 +233,10 @@ def test_a_model_that_is_trained_anew(
 
 @pytest.mark.slow  # the view reads its lists every five seconds
 def test_a_study_and_a_run_that_start_over(
-    open_page: Open, own: Path, address: str, client: httpx.Client, root: Path
+    open_page: Open, own: Path, address: str, own_client: httpx.Client, root: Path
 ):
     shutil.copytree(root / "study", own / "study")
-    study, run = id_of(client, "study", "studies"), id_of(client, "run", "runs")
+    study, run = id_of(own_client, "study", "studies"), id_of(own_client, "run", "runs")
     page = open_page(f"#runs?run={run}&runs.study={study}&runs.metric=loss", address=address)
     results = own / "study" / "results.jsonl"
     lines = results.read_text().splitlines(keepends=True)
@@ -248,3 +248,176 @@ def test_a_study_and_a_run_that_start_over(
         records = [json.loads(line) for line in (own / "run" / "metrics.jsonl").read_text().splitlines()]
         loss = [record["loss"] for record in records if record["kind"] == "step"][-1]
         page.wait_for_selector(f"td:has-text('{loss:.3f}')")
+
+
+def address_on(port: int) -> Address:
+    """Listen on the port that an earlier server had."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return listen(port=port)
+        except OSError:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
+def for_others(own: Address, *allowed: str) -> Address:
+    """Return the address of a studio that asks for a token."""
+    access = Access.of("0.0.0.0", own.socket.getsockname()[1], allowed)  # noqa: S104 - nothing listens there
+    return Address(own.socket, own.url, access)
+
+
+def test_a_page_of_an_older_server_says_so_and_comes_back(open_page: Open, tmp_path: Path):
+    first = for_others(listen(port=0))
+    port = first.socket.getsockname()[1]
+    with running(Library(tmp_path), first) as url:
+        page = open_page(f"?token={first.access.token}", address=url, is_quiet=False)
+        page.wait_for_selector(".flow .tok")
+        assert "token=" not in page.url
+        assert page.evaluate("document.cookie") == ""
+    requests: list[str] = []
+    second = for_others(address_on(port))
+    with running(Library(tmp_path), second):
+        page.get_by_label("Text to tokenize").fill("before the restart")
+        page.wait_for_selector("text=This studio was restarted: open the address it printed")
+        page.on("request", lambda request: requests.append(request.url) if "/api/" in request.url else None)
+        page.wait_for_timeout(1500)  # it would have tried again
+        assert requests == []
+        assert not Axe().run(page).response["violations"]
+        other = page.context.new_page()
+        other.goto(f"{url}?token={second.access.token}")
+        other.wait_for_selector(".flow .tok")
+        page.evaluate("window.dispatchEvent(new Event('focus'))")
+        page.wait_for_selector("text=Connected again")
+        until(page, "document.querySelector('.flow')?.textContent.includes('before')")
+
+
+def test_the_page_reconnects_when_the_server_is_started_again(open_page: Open, root: Path):
+    address = listen(port=0)
+    port = address.socket.getsockname()[1]
+    with running(Library(root), address) as url:
+        page = open_page("#generate?prompt=The", address=url, is_quiet=False)
+        page.get_by_label("Temperature").fill("0")  # a loop of words, which no special token ends
+        page.get_by_label("Number of tokens").fill("2048")
+        page.get_by_role("button", name="Generate", exact=True).last.click()
+        until(page, "document.querySelectorAll('.gen').length > 3")
+    n_before = page.locator(".gen").count()
+    page.wait_for_selector("text=The server does not answer")
+    page.wait_for_selector("text=The text so far is kept")
+    assert page.locator(".gen").count() >= n_before
+    with running(Library(root), address_on(port)):
+        page.wait_for_selector("text=Connected again. The server was started anew")
+        page.get_by_role("button", name="Continue").click()
+        until(page, f"document.querySelectorAll('.gen').length > {n_before}")
+        page.get_by_role("button", name="Stop", exact=True).click()
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Tokens", exact=True).click()
+        page.get_by_label("Text to tokenize").fill("after the restart")
+        until(page, "document.querySelector('.flow')?.textContent.includes('after')")
+
+
+def test_a_forgotten_text_is_sent_again(open_page: Open, client: httpx.Client):
+    page = open_page("#tokens", is_quiet=False)
+    page.wait_for_selector(".flow .tok")
+    for i in range(70):
+        client.post("/texts", json={"text": str(i)})
+    page.get_by_label("Text to tokenize").fill("still here")
+    until(page, "document.querySelector('.flow')?.textContent.replaceAll('·', ' ').includes('here')")
+
+
+@contextmanager
+def busy(client: httpx.Client, model: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Hold all workers, and let three jobs wait for them, until the event is set."""
+    from bytemill.lm import inspection
+
+    release, n_held = threading.Event(), threading.Semaphore(0)
+    surprisal = inspection.surprisal
+
+    def held(*arguments: Any, **options: Any) -> Any:
+        n_held.release()
+        assert release.wait(60)
+        return surprisal(*arguments, **options)
+
+    def ask(name: str) -> None:
+        client.post(f"/models/{model}/surprisal", json={"text": "The"}, headers={"x-job": name})
+
+    monkeypatch.setattr(inspection, "surprisal", held)
+    threads = [threading.Thread(target=ask, args=(name,)) for name in "abcdefg"]
+    try:
+        for i, thread in enumerate(threads):
+            thread.start()
+            if i < 4:
+                assert n_held.acquire(timeout=60)
+        while any(client.get(f"/jobs/{name}").json()["before"] is None for name in "efg"):
+            pass
+        yield release
+    finally:
+        release.set()
+        for thread in threads:
+            thread.join(60)
+
+
+def test_work_that_waits_for_a_worker_says_how_many_are_before_it(
+    open_page: Open, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+):
+    model = id_of(client, "runs/first", "models")
+    page = open_page(f"#inside?model={model}&prompt=The&text=The%20cat")
+    for view, button, result in (("inside", "Look inside", ".lens"), ("generate", "Generate", ".gen")):
+        page.evaluate(f"location.hash = '#{view}?model={model}&prompt=The&text=The%20cat'")
+        start = page.locator("main .primary:visible", has_text=button)
+        start.wait_for()
+        with busy(client, model, monkeypatch) as release:
+            n_before = page.locator(result).count()  # a link to Inside computes it
+            start.click()
+            page.wait_for_selector("text=queued, 3 before you")
+            assert page.locator(result).count() == n_before
+            release.set()
+            page.wait_for_selector(result)
+        until(page, "!document.body.textContent.includes('before you')")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="platform: named pipes")
+def test_files_that_cannot_be_read_are_listed_on_the_page(
+    open_page: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(library, "_SECONDS", -1.0)  # the folder is searched for every request
+    (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
+    os.mkfifo(tmp_path / "tokenizer.json")
+    with running(Library(tmp_path), listen(port=0)) as address:
+        page = open_page("", address=address, viewport={"width": 390, "height": 800})
+        page.wait_for_selector(".flow .tok")
+        page.get_by_text("2 files left out").click()
+        assert page.get_by_text("loop.txt: it is a link that leads to itself").is_visible()
+        assert page.get_by_text("tokenizer.json: it is not a regular file").is_visible()
+        assert not Axe().run(page).response["violations"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        (tmp_path / "loop.txt").unlink()
+        (tmp_path / "tokenizer.json").unlink()
+        page.get_by_role("button", name="Runs", exact=True).click()
+        page.wait_for_selector("text=files left out", state="detached")
+        page.close()  # before its server ends
+
+
+def test_the_page_works_under_an_allowed_name_without_encryption(browser: Any, tmp_path: Path):
+    address = for_others(listen(port=0), "studio.example")
+    port = address.socket.getsockname()[1]
+    own = browser.browser_type.launch(
+        executable_path=CHROMIUM,
+        args=["--no-sandbox", "--host-resolver-rules=MAP studio.example 127.0.0.1"],
+    )
+    with running(Library(tmp_path), address):
+        url = f"http://studio.example:{port}/"
+        page = own.new_page()
+        page.set_default_timeout(60_000)
+        for link in (f"{url}?token={address.access.token}", url):
+            page.goto("about:blank")
+            page.set_content(f"<a href='{link}'>the studio</a>")
+            page.get_by_text("the studio").click()  # as from a message of another site
+            page.wait_for_selector(".flow .tok")
+        assert page.url.partition("#")[0] == url
+        assert page.evaluate("window.isSecureContext") is False
+        page.get_by_label("Text to tokenize").fill("")
+        page.get_by_role("button", name="Copy link").click()
+        page.get_by_label("Text to tokenize").press("Control+v")
+        assert page.get_by_label("Text to tokenize").input_value().startswith(f"{url}#tokens?")
+    own.close()
