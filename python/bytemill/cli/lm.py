@@ -188,7 +188,7 @@ def tune_model(
 
 
 @app.command(
-    sort_key=2,
+    sort_key=3,
     usage="Usage: bytemill lm generate [OPTIONS] RUN [PROMPT]",
     help_epilogue="""Examples:
   bytemill lm generate mine "Once upon a time" --temperature 0.8
@@ -315,8 +315,64 @@ def generate(
 
 
 @app.command(
+    sort_key=4,
+    usage="Usage: bytemill lm chat RUN [OPTIONS]",
+    help_epilogue="""Examples:
+  bytemill lm chat solver
+  bytemill lm chat solver --system "Answer with a number." --temperature 0
+  printf '1+1=\\n' | bytemill lm chat solver""",
+)
+def chat(
+    run: Run,
+    /,
+    *,
+    system: Annotated[str | None, Parameter(help="System prompt, before the first message.")] = None,
+    max_tokens: Annotated[int, Parameter(validator=Number(gte=1), help="Maximum tokens per answer.")] = 256,
+    seed: Annotated[int | None, Parameter(help="Seed; the same seed gives the same answers.")] = None,
+    device: Device = "auto",
+    weights: Weights = "auto",
+    threads: options.ModelThreads = None,
+    temperature: Annotated[
+        float,
+        Parameter(group=SAMPLING, help="Below 1 favours likely tokens; 0 always takes the most likely one."),
+    ] = 0.7,
+    top_p: Annotated[
+        float,
+        Parameter(group=SAMPLING, help="Sample from the fewest tokens whose probabilities add up to P."),
+    ] = 0.95,
+) -> None:
+    """Chat with a model that was tuned on conversations.
+
+    Messages are lines of standard input, in the chat template of the model's
+    tokenizer; answers are printed as they are generated. The oldest turns are
+    forgotten when the context is full. /help lists commands.
+    """
+    from bytemill.cli.lm_prompt import Chat, run_prompt
+    from bytemill.lm.device import memory_errors, use_threads
+    from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.generation.text_generation import GenerationOptions
+    from bytemill.lm.training.saved_model import load_trained
+
+    requested = GenerationOptions(
+        max_tokens=max_tokens,
+        sampling=SamplingParameters(temperature=temperature, top_p=top_p),
+        seed=seed,
+        with_logits=False,
+    )
+    use_threads(threads)
+    with memory_errors("use a smaller model"):
+        trained = load_trained(run, device, weights, "auto")
+        if trained.tokenizer.chat_template is None:
+            raise RunConfigError(
+                f"the tokenizer of {run} has no chat template",
+                hint="tune the model on conversations with a tokenizer that has one: --data.tokenizer FOLDER",
+            )
+        run_prompt(trained, requested, Chat(trained, system))
+
+
+@app.command(
     name="eval",
-    sort_key=3,
+    sort_key=5,
     help_epilogue="""Examples:
   bytemill lm eval mine --text novel.txt
   bytemill lm eval mine --shards validation --stride 64 --json
@@ -440,7 +496,7 @@ def evaluate(
 
 
 @app.command(
-    sort_key=4,
+    sort_key=6,
     help_epilogue="""Examples:
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
   bytemill lm plan stories.toml --memory 24GB --device rtx4090 \\
@@ -517,7 +573,7 @@ def plan(
 app.command(
     lm_interchange.import_weights,
     name="import",
-    sort_key=5,
+    sort_key=7,
     help_epilogue="""Examples:
   bytemill lm import SmolLM2-135M -o smollm
   bytemill lm import out/ckpt.pt -o mine --tokenizer gpt2""",
@@ -525,7 +581,7 @@ app.command(
 app.command(
     lm_interchange.export_weights,
     name="export",
-    sort_key=6,
+    sort_key=8,
     help_epilogue="""Examples:
   bytemill lm export mine -o mine-hf
   bytemill lm export mine -o mine.gguf --output-format gguf --precision float16""",
