@@ -323,3 +323,71 @@ def test_the_hint_says_resume_only_with_a_checkpoint(tmp_path: Path) -> None:
     assert "start over" in resume_hint(tmp_path)
     (tmp_path / "progress.json").write_text("{}")
     assert resume_hint(tmp_path) == "run the same command again to resume from the last checkpoint"
+
+
+@pytest.fixture
+def chats(tokenizer_file: str) -> str:
+    """The folder of a tokenizer with a chat template, beside `chats.jsonl` and `pairs.jsonl`."""
+    tok = bytemill.Tokenizer.load(tokenizer_file).with_special_tokens(["<|end|>"])
+    tok.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|end|>\n{% endfor %}"
+    tok.save("chat/")
+    rows = [{"prompt": f"q{i}", "completion": "a" * i} for i in (1, 2, 50)]
+    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    pairs = [{"prompt": "q", "chosen": "good", "rejected": "bad"}]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), encoding="utf-8")
+    return "chat"
+
+
+def test_conversations_are_encoded_and_shown_with_their_targets(
+    chats: str, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    outcome = run(f"data encode --conversations chats.jsonl {chats} -o shards --max-tokens 40")
+    assert outcome.status == 0, outcome.err
+    assert "conversations  2, 1 longer one left out, their ends in documents.npy, whole turns" in outcome.out
+    assert re.search(r"\n  targets +\d+ tokens, \d+\.\d %\n", outcome.out)
+    shown = run(f"data info shards --tokenizer {chats} --examples 1 --verify")
+    assert "user: q1<|end|>\nassistant: «a<|end|>»\n" in shown.out
+    assert "q2" not in shown.out
+    assert "verified: every shard" in shown.out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = run(f"data info shards --tokenizer {chats} --examples 1").out
+    assert "\x1b[2muser: q1<|end|>\nassistant: \x1b[0m\x1b[32ma<|end|>\x1b[0m" in coloured
+
+
+def test_pairs_are_shown_as_two_sets(chats: str, run: Run):
+    outcome = run(f"data encode {chats} --conversations pairs.jsonl -o pairs --json")
+    assert outcome.status == 0, outcome.err
+    assert [*json.loads(outcome.out)["parts"]] == ["chosen", "rejected"]
+    shown = run(f"data info pairs --tokenizer {chats}").out
+    assert "pairs/chosen: " in shown
+    assert "«good<|end|>»" in shown
+    assert "«bad<|end|>»" in shown
+    assert run(f"data encode {chats} --conversations pairs.jsonl -o pairs").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ("data encode chat -o out", "name INPUTS, or files of conversations with --conversations FILE"),
+        ("data encode chat corpus.txt --conversations chats.jsonl -o out", "name INPUTS, or files of"),
+        ("data encode chat --conversations chats.jsonl -o out --bos x", "leave out options of text"),
+        ("data encode chat --conversations chats.jsonl -o out --documents line", "leave out options of text"),
+        ("data encode chat corpus.txt -o out --max-tokens 5", "--max-tokens needs --conversations FILE"),
+        ("data encode tokenizer.json --conversations chats.jsonl -o out", "has no chat template"),
+        ("data encode chat --conversations corpus.txt -o out", "corpus.txt:1: the row is not JSON"),
+        ("data encode chat --conversations chats.jsonl -o out --executor local", "encoded by one process"),
+    ],
+)
+def test_conversations_that_cannot_be_encoded(chats: str, run: Run, arguments: str, error: str):
+    outcome = run(arguments)
+    assert outcome.status != 0
+    assert error in outcome.err
+    assert "bug" not in outcome.err
+    assert not Path("out/manifest.json").exists()
+
+
+def test_examples_need_the_tokenizer_of_the_conversations(chats: str, run: Run):
+    assert run(f"data encode {chats} --conversations chats.jsonl -o shards").status == 0
+    assert "was encoded with tokenizer" in run("data info shards --tokenizer tokenizer.json").err
+    assert run("data encode tokenizer.json corpus.txt -o text").status == 0
+    assert "the shards have no masks" in run("data info text --tokenizer tokenizer.json").err

@@ -185,7 +185,7 @@ def write_examples(folder: Path, tokenizer: Tokenizer, n_examples: int) -> None:
             _target(tokenizer.decode(ids[first:stop]), is_target=bool(mask[first]))
             for first, stop in pairwise(bounds)
         )
-        output.write_line(f"\n{text}")
+        output.write_line(f"\n{text.rstrip()}")
         start = end
 
 

@@ -252,7 +252,9 @@ def conversation_sets(
             row += bytes(batch.data[: batch.ends[0]])
             if not (batch.is_open and len(batch.ends) == 1):
                 break
-    if settings.conversations is None or not is_pair(row.decode()):
+    with located_rows(source):
+        has_pairs = is_pair(row.decode())
+    if settings.conversations is None or not has_pairs:
         return [(out_folder, settings)]
     if exists(out_folder / MANIFEST_NAME):
         raise ShardError(f"{shown(out_folder)} already contains other shards", hint="choose another folder")
@@ -268,6 +270,8 @@ def located_rows(source: Corpus) -> Generator[None]:
     try:
         yield
     except ConversationError as error:
+        if not error.row:  # it is located already
+            raise
         raise ConversationError(
             TokenizerError(f"{_place(source, error.row)}: {error}", hint=error.hint), ""
         ) from error

@@ -166,7 +166,8 @@ class _Masks:
     def __init__(self, manifest: Manifest, path_of: Callable[[FileInfo], Path]) -> None:
         if manifest.settings.conversations is None:
             raise ShardError(
-                "the shards have no masks", hint="encode conversations: bytemill data encode --conversations"
+                "the shards have no masks",
+                hint="encode conversations: bytemill data encode TOKENIZER --conversations FILE --output DIR",
             )
         self._n_tokens = manifest.n_tokens
         self._starts = [0, *accumulate(shard.n_tokens for shard in manifest.shards)]
