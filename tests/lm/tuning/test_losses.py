@@ -25,6 +25,8 @@ from bytemill.lm.tuning.policy_gradient import (
     rollout_rewards,
 )
 from bytemill.lm.tuning.responses import (
+    ALPACA,
+    PackedExamples,
     batch_responses,
     encode_responses,
     masked_mean,
@@ -221,6 +223,45 @@ def test_dpo_of_a_pair_of_texts() -> None:
             log_probs = torch.log_softmax(one(torch.tensor([ids[:-1]])), -1)[0]
             sums.append(sum(float(log_probs[t, token]) for t, token in enumerate(ids[1:])))
         margins.append(sums[0] - sums[1])
-    assert float(loss) == pytest.approx(math.log1p(math.exp(-0.5 * (margins[0] - margins[1]))), abs=1e-4)
+    assert float(loss.detach()) == pytest.approx(
+        math.log1p(math.exp(-0.5 * (margins[0] - margins[1]))), abs=1e-4
+    )
     with pytest.raises(RunConfigError, match="must be positive"):
-        pair_dpo_loss(model, reference, WithEnd(), "p", "yes", "no", beta=0)
+        pair_dpo_loss(model, reference, WithEnd(), "p", "yes", "no", beta=0, template="{prompt}:{response}")
+
+
+def test_models_and_tokenizers_of_transformers_do_as_well() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    tok = bytes_tokenizer().to_transformers(eos_token="<|endoftext|>", pad_token="<pad>")
+    torch.manual_seed(0)
+    shape = GPT2Config(
+        vocab_size=258, n_positions=256, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0
+    )
+    models = [GPT2LMHeadModel(shape).eval().requires_grad_(requires_grad=False) for _ in range(2)]
+    batch = encode_responses(["ab", "c"], ["xyz", "d"], tok)
+    assert batch.labels.tolist() == [[98, 120, 121, 122], [100, 257, 257, 257]]
+    found = response_log_probs(models[0], batch.input_ids, batch.labels, with_entropy=True)
+    logits = models[0](batch.input_ids).logits
+    expected = torch.log_softmax(logits, -1).gather(-1, batch.labels[..., None])[..., 0]
+    torch.testing.assert_close(found.log_probs, expected)
+    torch.testing.assert_close(found.token_entropy, torch.distributions.Categorical(logits=logits).entropy())
+    loss = pair_dpo_loss(models[0], models[1], tok, "fox", "the dog", "their frog", beta=0.5)
+    assert 0.3 < float(loss) < 1.2
+    assert float(loss) != pytest.approx(math.log(2), abs=1e-4)
+
+
+def test_examples_are_packed_into_windows(tmp_path: Any) -> None:
+    tok = bytes_tokenizer().to_transformers(eos_token="<|endoftext|>")
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f'{{"prompt": "p{n}", "response": "{{r}}{n}"}}\n' for n in range(9)))
+    stream = b"".join(ALPACA.format(prompt=f"p{n}", response=f"{{r}}{n}").encode() + b"\0" for n in range(9))
+    plain = PackedExamples(tok, path, 32)
+    ids = [256 if byte == 0 else byte for byte in stream]
+    assert len(plain) == (len(ids) - 1) // 32
+    for number, window in enumerate(plain[index] for index in range(len(plain))):
+        assert window["input_ids"].tolist() == ids[32 * number : 32 * number + 32]
+        assert window["labels"].tolist() == ids[32 * number + 1 : 32 * number + 33]
+    shuffled = PackedExamples(tok, path, 32, shuffle=True)
+    assert len(shuffled) == len(plain)
+    assert any(not torch.equal(a["labels"], b["labels"]) for a, b in zip(plain, shuffled, strict=False))
