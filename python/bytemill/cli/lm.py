@@ -1,8 +1,8 @@
-"""`bytemill lm`: train, generate, eval, plan, import, export."""
+"""`bytemill lm`: train, tune, generate, eval, plan, import, export."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
@@ -10,13 +10,16 @@ from cyclopts.validators import Number
 from bytemill.cli import lm_interchange, options, output
 from bytemill.cli.app import HELP_ALL
 from bytemill.cli.failures import interruptible
-from bytemill.cli.lm_config import SettingOptions, resolve_options
+from bytemill.cli.lm_config import SettingOptions, TuneOptions, resolve_options
 from bytemill.errors import RunConfigError
 from bytemill.lm.model_config import KernelName
 from bytemill.lm.optimizers import OptimizerName
 from bytemill.lm.planning import CheckpointingName, Precision
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import suggestion
+
+if TYPE_CHECKING:
+    from bytemill.lm.training.config import Resolved
 
 app = App(
     name="lm",
@@ -30,6 +33,7 @@ DISPLAY = Group("Display", sort_key=-1)
 Settings = Annotated[SettingOptions, Parameter(name="*")]
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
 _UNSET = SettingOptions()
+_UNSET_TUNING = TuneOptions()
 Run = Annotated[Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")]
 Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
 Kernels = Annotated[
@@ -92,28 +96,99 @@ def train(
     `bytemill lm train FOLDER`, resumes from the last checkpoint; on the CPU the
     result is identical to that of an uninterrupted run.
     """
-    from bytemill.lm.training.config import config_to_toml
-
     resolved = resolve_options(config, settings)
     if print_config:
-        output.write_json(resolved.config.to_dict()) if as_json else output.write(config_to_toml(resolved))
+        _print_config(resolved, as_json=as_json)
         return
+    _run_training(resolved, devices, threads, overwrite=overwrite, as_json=as_json, quiet=quiet)
+
+
+def _print_config(resolved: "Resolved", *, as_json: bool) -> None:
+    from bytemill.lm.training.config import config_to_toml
+
+    output.write_json(resolved.config.to_dict()) if as_json else output.write(config_to_toml(resolved))
+
+
+def _run_training(
+    resolved: "Resolved", devices: int, threads: int | None, *, overwrite: bool, as_json: bool, quiet: bool
+) -> None:
     from bytemill.cli.lm_training import TrainingView, resume_hint, write_result
     from bytemill.lm.device import use_threads
     from bytemill.lm.processes import processes_from_environment
-    from bytemill.lm.training.launch import train_on_devices
+    from bytemill.lm.tuning.tune import tune
 
     use_threads(threads)
     if not processes_from_environment().is_first:
         quiet, as_json = True, False
     with interruptible(lambda: resume_hint(resolved.config.run.folder)), TrainingView(quiet=quiet) as view:
-        run = train_on_devices(resolved, devices, overwrite=overwrite, on_record=view)
+        run = tune(resolved, devices, overwrite=overwrite, on_record=view)
     if as_json or not quiet:
         write_result(run, resolved.config.training.steps, as_json=as_json)
 
 
 @app.command(
+    name="tune",
     sort_key=2,
+    usage="Usage: bytemill lm tune METHOD MODEL [OPTIONS]",
+    help_flags=("--help", "-h", HELP_ALL),
+    help_epilogue="""--help shows the settings that most runs need, --help-all shows all of them.
+
+Examples:
+  bytemill lm tune sft base --data.train conversations --run.folder chat
+  bytemill lm tune dpo chat --data.train pairs --run.folder preferred
+  bytemill lm tune grpo chat --tuning.prompts sums.jsonl --tuning.reward number \\
+    --run.folder solver
+  bytemill lm train solver                       resume the run in folder solver
+
+Rows for grpo are JSON objects with the fields of --tuning.template (or `messages`)
+and `answer`. A reward of your own is a function of prompt, answer and row:
+  def reward(prompt, answer, row): return float(answer.strip() == row["answer"])
+and is named as --tuning.reward rewards.py:reward""",
+)
+def tune_model(
+    method: Annotated[
+        Literal["sft", "dpo", "grpo"],
+        Parameter(
+            name="METHOD", help="sft: on answers; dpo: on pairs of answers; grpo: on rewards of own answers."
+        ),
+    ],
+    model: Annotated[
+        str, Parameter(name="MODEL", help="Run folder, one of its checkpoints, or an imported model.")
+    ],
+    /,
+    *,
+    settings: Annotated[TuneOptions, Parameter(name="*")] = _UNSET_TUNING,
+    config: Annotated[
+        Path | None, Parameter(help="TOML file with settings, in the form of `lm train`.")
+    ] = None,
+    print_config: Annotated[
+        bool, Parameter(help="Print every setting with its origin as a TOML file, and exit.")
+    ] = False,
+    overwrite: Annotated[bool, Parameter(help="Start over if the folder already contains a run.")] = False,
+    devices: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Number of processes on this machine, one per GPU.")
+    ] = 1,
+    threads: options.ModelThreads = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Tune a model: on answers in conversations, on preferences, or on rewards.
+
+    A tuning run is a run like any other: it has the settings of `lm train`, its
+    folder, metrics, checkpoints and exact resume.
+    """
+    from bytemill.lm.tuning.tune import DEFAULTS
+
+    own = {**DEFAULTS[method], "training.init_from": model, "tuning.method": method}
+    resolved = resolve_options(config, settings, defaults=(f"lm tune {method}", own))
+    if print_config:
+        _print_config(resolved, as_json=as_json)
+        return
+    _run_training(resolved, devices, threads, overwrite=overwrite, as_json=as_json, quiet=quiet)
+
+
+@app.command(
+    sort_key=3,
     usage="Usage: bytemill lm generate [OPTIONS] RUN [PROMPT]",
     help_epilogue="""Examples:
   bytemill lm generate mine "Once upon a time" --temperature 0.8
@@ -240,8 +315,64 @@ def generate(
 
 
 @app.command(
+    sort_key=4,
+    usage="Usage: bytemill lm chat RUN [OPTIONS]",
+    help_epilogue="""Examples:
+  bytemill lm chat solver
+  bytemill lm chat solver --system "Answer with a number." --temperature 0
+  printf '1+1=\\n' | bytemill lm chat solver""",
+)
+def chat(
+    run: Run,
+    /,
+    *,
+    system: Annotated[str | None, Parameter(help="System prompt, before the first message.")] = None,
+    max_tokens: Annotated[int, Parameter(validator=Number(gte=1), help="Maximum tokens per answer.")] = 256,
+    seed: Annotated[int | None, Parameter(help="Seed; the same seed gives the same answers.")] = None,
+    device: Device = "auto",
+    weights: Weights = "auto",
+    threads: options.ModelThreads = None,
+    temperature: Annotated[
+        float,
+        Parameter(group=SAMPLING, help="Below 1 favours likely tokens; 0 always takes the most likely one."),
+    ] = 0.7,
+    top_p: Annotated[
+        float,
+        Parameter(group=SAMPLING, help="Sample from the fewest tokens whose probabilities add up to P."),
+    ] = 0.95,
+) -> None:
+    """Chat with a model that was tuned on conversations.
+
+    Messages are lines of standard input, in the chat template of the model's
+    tokenizer; answers are printed as they are generated. The oldest turns are
+    forgotten when the context is full. /help lists commands.
+    """
+    from bytemill.cli.lm_prompt import Chat, run_prompt
+    from bytemill.lm.device import memory_errors, use_threads
+    from bytemill.lm.generation.sampling import SamplingParameters
+    from bytemill.lm.generation.text_generation import GenerationOptions
+    from bytemill.lm.training.saved_model import load_trained
+
+    requested = GenerationOptions(
+        max_tokens=max_tokens,
+        sampling=SamplingParameters(temperature=temperature, top_p=top_p),
+        seed=seed,
+        with_logits=False,
+    )
+    use_threads(threads)
+    with memory_errors("use a smaller model"):
+        trained = load_trained(run, device, weights, "auto")
+        if trained.tokenizer.chat_template is None:
+            raise RunConfigError(
+                f"the tokenizer of {run} has no chat template",
+                hint="tune the model on conversations with a tokenizer that has one: --data.tokenizer FOLDER",
+            )
+        run_prompt(trained, requested, Chat(trained, system))
+
+
+@app.command(
     name="eval",
-    sort_key=3,
+    sort_key=5,
     help_epilogue="""Examples:
   bytemill lm eval mine --text novel.txt
   bytemill lm eval mine --shards validation --stride 64 --json
@@ -365,7 +496,7 @@ def evaluate(
 
 
 @app.command(
-    sort_key=4,
+    sort_key=6,
     help_epilogue="""Examples:
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
   bytemill lm plan stories.toml --memory 24GB --device rtx4090 \\
@@ -442,7 +573,7 @@ def plan(
 app.command(
     lm_interchange.import_weights,
     name="import",
-    sort_key=5,
+    sort_key=7,
     help_epilogue="""Examples:
   bytemill lm import SmolLM2-135M -o smollm
   bytemill lm import out/ckpt.pt -o mine --tokenizer gpt2""",
@@ -450,7 +581,7 @@ app.command(
 app.command(
     lm_interchange.export_weights,
     name="export",
-    sort_key=6,
+    sort_key=8,
     help_epilogue="""Examples:
   bytemill lm export mine -o mine-hf
   bytemill lm export mine -o mine.gguf --output-format gguf --precision float16""",

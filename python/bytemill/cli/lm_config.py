@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _ORDER = ("data", "run", "training", "model", "optimizer", "schedule")
 """Sections in the order of the help: what every run must set comes first."""
+_TUNING = "tuning"
+"""Section that `lm tune` has before these."""
 _USUAL = {
     *("data.tokenizer", "data.train", "data.validation", "run.folder", "run.sample_every"),
     *("training.steps", "training.batch_size", "training.init_from", "training.device"),
@@ -54,18 +56,21 @@ _SHORT = {"training.init_from": ("--init-from",)}
 """Further names of options."""
 
 
-def resolve_options(config: str | Path | None, options: Any, *, is_plan: bool = False) -> Resolved:
+def resolve_options(
+    config: str | Path | None, options: Any, *, is_plan: bool = False, defaults: Layer | None = None
+) -> Resolved:
     """Merge the settings of all sources: defaults < file < environment < flags.
 
     Args:
         config: First argument of the command: a preset, a TOML file, a run folder or None.
         options: The `SettingOptions` that cyclopts has filled.
         is_plan: Ignore the tokenizer, which a plan does not need.
+        defaults: Values between the defaults and the file.
 
     Raises:
         RunConfigError: A value is wrong; the message names the key and its origin.
     """
-    layers: list[Layer] = []
+    layers: list[Layer] = [] if defaults is None else [defaults]
     if config is not None and str(config) in PRESETS:
         layers.append(("the command line", {"model.preset": str(config)}))
     elif config is not None:
@@ -104,7 +109,8 @@ def _print_settings(console: Console, options: ConsoleOptions, panel: HelpPanel)
     from cyclopts.help import DefaultFormatter
 
     usual = {_flag(key, None) for key in _USUAL}
-    entries = [entry for entry in panel.entries if SHOWS_ALL.get() or not usual.isdisjoint(entry.names)]
+    is_shown = SHOWS_ALL.get() or panel.title == _TUNING.capitalize()
+    entries = [entry for entry in panel.entries if is_shown or not usual.isdisjoint(entry.names)]
     if entries:
         DefaultFormatter()(console, options, panel.copy(entries=entries))
 
@@ -131,7 +137,7 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
         consume_multiple=is_list,
         group=Group(
             section.capitalize(),
-            sort_key=_ORDER.index(section) - len(_ORDER),
+            sort_key=(_TUNING, *_ORDER).index(section) - len(_ORDER) - 1,
             help_formatter=_print_settings,
         ),
         converter=convert,
@@ -167,3 +173,5 @@ def _options_class(name: str, options: list[tuple[str, Any, Any]]) -> Any:
 
 SettingOptions: Any = _options_class("SettingOptions", [_section(name) for name in _ORDER])
 """A dataclass with a field for each section, each with a field for each setting."""
+TuneOptions: Any = _options_class("TuneOptions", [_section(name) for name in (_TUNING, *_ORDER)])
+"""The same with the section of tuning."""

@@ -39,6 +39,14 @@ def write_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -
         output.write_line(_without_control_codes(text))
 
 
+def stream_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -> Iterator[str]:
+    """Print the continuation of a prompt while it is generated, and yield what was printed."""
+    for new in generate_text(trained.model, trained.tokenizer, prompt, options):
+        output.write(_without_control_codes(new.text))
+        output.flush()
+        yield new.text
+
+
 def write_tokens(trained: TrainedModel, prompt: str, options: GenerationOptions) -> None:
     """Print samples with token boundaries; a single sample is printed while it is generated."""
     colour = output.colour_allowed(sys.stdout)

@@ -1,11 +1,11 @@
-"""Interactive prompt: the model continues each line; lines that start with / are commands."""
+"""Interactive prompt: the model continues or answers each line; lines that start with / are commands."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 import sys
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from bytemill.cli import lm_generation, output
@@ -22,11 +22,73 @@ _HELP = """Type a text and the model continues it. An empty line starts a new do
   /tokens               turn token boundaries on or off
   /quit                 quit, like Ctrl-D; Ctrl-C only stops the current text
 """
+_CHAT_HELP = """Type a message and the model answers.
+  /reset                forget the conversation
+  /system TEXT          set the system prompt, and forget the conversation
+  /params               show the parameters
+  /params NAME VALUE    set a parameter, for example: /params temperature 0.7
+  /quit                 quit, like Ctrl-D; Ctrl-C only stops the current answer
+"""
 _GENERATION = ("max_tokens", "n_samples", "seed")
 
 
-def run_prompt(trained: TrainedModel, options: GenerationOptions) -> None:
-    """Read lines from standard input until /quit or the end of the input."""
+@dataclass
+class Chat:
+    """A conversation with a model, in the chat template of its tokenizer."""
+
+    trained: TrainedModel
+    system: str | None = None
+    messages: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """What was said after the system prompt."""
+
+    def answer(self, line: str, options: GenerationOptions) -> None:
+        """Print the answer to a message while it is generated, and keep both.
+
+        Raises:
+            RunConfigError: The message with room for an answer does not fit into the context.
+        """
+        self.messages.append({"role": "user", "content": line})
+        parts: list[str] = []
+        try:
+            prompt = self._prompt(options.max_tokens)
+            parts.extend(lm_generation.stream_text(self.trained, prompt, options))
+        except BaseException:
+            if not parts:
+                self.messages.pop()
+            raise
+        finally:
+            if parts:  # also of an answer that was stopped
+                self.messages.append({"role": "assistant", "content": "".join(parts)})
+        output.write_line()
+
+    def _prompt(self, max_tokens: int) -> str:
+        """Return the conversation as text; its oldest turns are forgotten where the context is too short."""
+        tokenizer, room = self.trained.tokenizer, self.trained.model.config.context_length - max_tokens
+        while True:
+            system = [] if self.system is None else [{"role": "system", "content": self.system}]
+            text: str = tokenizer.apply_chat_template(
+                [*system, *self.messages], tokenize=False, add_generation_prompt=True
+            )
+            n_tokens = len(tokenizer.encode(text))
+            if n_tokens <= room:
+                return text
+            if len(self.messages) == 1:
+                raise RunConfigError(
+                    f"the message has {n_tokens:,} tokens, which with an answer of max_tokens {max_tokens:,} exceeds "
+                    f"the context of {self.trained.model.config.context_length:,} tokens",
+                    hint="write less, or lower --max-tokens",
+                )
+            del self.messages[:2]
+
+
+def run_prompt(trained: TrainedModel, options: GenerationOptions, chat: Chat | None = None) -> None:
+    """Read lines from standard input until /quit or the end of the input.
+
+    Args:
+        trained: The model.
+        options: How to generate.
+        chat: The conversation that lines continue; by default each line is a text of its own.
+    """
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]  (adds history to input())
     if sys.stdin.isatty():
@@ -38,16 +100,23 @@ def run_prompt(trained: TrainedModel, options: GenerationOptions) -> None:
                 case ["/quit"] | ["/exit"]:
                     return
                 case ["/help"]:
-                    output.write(_HELP)
+                    output.write(_HELP if chat is None else _CHAT_HELP)
+                case ["/reset"] if chat is not None:
+                    chat.messages.clear()
+                case ["/system", *words] if chat is not None:
+                    chat.system = " ".join(words) or None
+                    chat.messages.clear()
                 case ["/params"]:
                     output.write_fields([(name, str(value)) for name, value in _parameters(options).items()])
                 case ["/params", name, value]:
                     options = _with(options, name, value)
-                case ["/tokens"]:
+                case ["/tokens"] if chat is None:
                     show_tokens = not show_tokens
                     output.note(f"token boundaries are {'on' if show_tokens else 'off'}")
                 case [command, *_]:
                     output.error(f"unknown command {command}, or wrong arguments", "/help lists all commands")
+                case _ if chat is not None:
+                    chat.answer(line, options)
                 case _:
                     write = lm_generation.write_tokens if show_tokens else lm_generation.write_text
                     write(trained, line, options)

@@ -71,7 +71,7 @@ class TrainingView:
         if self._live is not None:
             self._lines[kind] = line.replace("; ", "\n") if kind == "step" else line
             self._live.update(self._display(self._newest_step))
-        elif line and (kind != "step" or self._line_is_due(step)):
+        elif line and (kind not in {"step", "rollout"} or self._line_is_due(step)):
             self._write(f"step {step:,}: {line}")
 
     def _begin(self, record: dict[str, Any]) -> None:
@@ -196,6 +196,16 @@ def _hellaswag_line(record: dict[str, Any]) -> str:
     )
 
 
+def _rollout_line(record: dict[str, Any]) -> str:
+    error = f" ± {record['reward_error']:.3f}" if record["reward_error"] is not None else ""
+    line = (
+        f"reward {record['reward']:.3f}{error}; {format_share(record['equal_groups'])} of the "
+        f"groups are equal, {record['answer_tokens']:.0f} tokens per answer, "
+        f"{format_share(record['cut_share'])} cut off"
+    )
+    return line + ("; no signal in this step" if record["no_signal"] else "")
+
+
 def _sample_line(record: dict[str, Any]) -> str:
     if "error" in record:
         return f"no sample: {visible(record['error'].encode('utf-8', 'replace'))}"
@@ -234,6 +244,7 @@ def _checkpoint_line(record: dict[str, Any]) -> str:
 
 _LINES = {
     "step": _step_line,
+    "rollout": _rollout_line,
     "validation": _validation_line,
     "hellaswag": _hellaswag_line,
     "sample": _sample_line,

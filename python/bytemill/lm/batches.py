@@ -209,6 +209,9 @@ class ShardBatches:
         self.n_windows = max(1, n_targets // context_length - (not sequential))
         """Number of windows per epoch."""
         self._n_shifts = n_targets - self.n_windows * context_length + 1
+        if self.tokens.has_masks:
+            everything = np.array([0]), np.array([len(self.tokens)])
+            self.padding_share = 1 - int(self.tokens.n_targets_of(*everything)[0]) / len(self.tokens)
 
     def take(self, batch_size: int, device: str | torch.device = "cpu") -> tuple[Tensor, Tensor]:
         """Return the next `batch_size` windows and their targets, int64 of shape (batch_size, context_length)."""
@@ -235,8 +238,13 @@ class ShardBatches:
         """Return the ranges of ids that windows `position` to `position + n - 1` consist of."""
         return [(start, start + self.context_length + 1) for start in self.starts(position, n)]
 
-    def n_targets(self, position: int, n_windows: int) -> int:  # noqa: ARG002 - packed windows differ
+    def n_targets(self, position: int, n_windows: int) -> int:
         """Return the number of targets of windows `position` to `position + n_windows - 1` of the run."""
+        if self.tokens.has_masks:
+            starts = self.starts(position, n_windows)
+            return sum(
+                int(self.tokens.mask(start + 1, start + self.context_length + 1).sum()) for start in starts
+            )
         return n_windows * self.context_length
 
     def advance(self, batch_size: int) -> None:
@@ -310,9 +318,57 @@ class JoinedShards:
                     hint="encode the text with that tokenizer: bytemill data encode TOKENIZER TEXT -o DIR",
                 )
         self._starts = [0, *accumulate(len(part) for part in self.parts)]
+        with_masks = [part.manifest.settings.conversations is not None for part in self.parts]
+        self._has_masks = any(with_masks)
+        if self._has_masks and not all(with_masks):
+            plain = self.parts[with_masks.index(False)].folder
+            raise ShardError(
+                f"the shards in {plain} are of texts, others of conversations",
+                hint="tune on folders that were all encoded with --conversations",
+            )
 
     def __len__(self) -> int:
         return self._starts[-1]
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether the shards are of conversations, whose masks say what is a target."""
+        return self._has_masks
+
+    def mask(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return True for each id from `start` to `stop` (exclusive) that is a target."""
+        found = [
+            part.mask(max(0, start - before), min(len(part), stop - before))
+            for part, before in zip(self.parts, self._starts, strict=False)
+            if before < stop and before + len(part) > start
+        ]
+        return np.concatenate([np.empty(0, np.bool_), *found])
+
+    def n_targets_of(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of targets in each range; reads every mask once."""
+        bounds = np.unique(np.concatenate([starts, stops]))
+        before = np.zeros(len(bounds), np.int64)
+        n_before = 0
+        for first in range(0, len(self), _SCANNED):
+            last = min(first + _SCANNED, len(self))
+            counts = np.concatenate([[0], np.cumsum(self.mask(first, last))])
+            low, high = np.searchsorted(bounds, [first, last], side="left")
+            high = len(bounds) if last == len(self) else int(high)
+            before[low:high] = n_before + counts[bounds[low:high] - first]
+            n_before += int(counts[-1])
+        return before[np.searchsorted(bounds, stops)] - before[np.searchsorted(bounds, starts)]
+
+    def conversation_ends(self) -> NDArray[np.int64]:
+        """Return the offset at which each conversation ends."""
+        found: list[NDArray[np.int64]] = []
+        for part, before in zip(self.parts, self._starts, strict=False):
+            ends = part.document_ends()
+            if ends is None:
+                raise ShardError(
+                    f"{part.folder} has no document index", hint="encode the conversations again"
+                )
+            found.append(before + ends.astype(np.int64))
+        return np.concatenate(found)
 
     @property
     def is_stored(self) -> bool:
@@ -363,11 +419,12 @@ def windows_at(
 def inputs_and_targets(windows: Tensor, device: str | torch.device) -> tuple[Tensor, Tensor]:
     """Return windows without their last id, and without their first; the copy from pinned memory is asynchronous.
 
-    An id that is not a target is stored as its complement, ~id: it remains negative in the targets.
+    An id that is not a target is stored as its complement, ~id: it remains negative in the targets. If it also begins a
+    document, `BEGINS` is subtracted.
     """
     both = windows.to(device, non_blocking=True)
-    inputs = both[:, :-1]
-    return torch.where(inputs < 0, ~inputs, inputs), both[:, 1:].contiguous()
+    inputs = torch.where(both < -BEGINS, both + BEGINS, both)[..., :-1]
+    return torch.where(inputs < 0, ~inputs, inputs), both[..., 1:].contiguous()
 
 
 def _windows(x: TokenSequence, starts: Sequence[int], context_length: int) -> Tensor:
@@ -380,11 +437,16 @@ def _windows(x: TokenSequence, starts: Sequence[int], context_length: int) -> Te
         if not np.issubdtype(window.dtype, np.integer):
             raise ValueError(f"x must hold integers, not {window.dtype}")
         windows[row] = window
+        if isinstance(x, JoinedShards) and x.has_masks:
+            is_target = x.mask(start, start + context_length + 1)
+            windows[row, ~is_target] = ~windows[row, ~is_target]
     return torch.from_numpy(windows)  # pyright: ignore[reportUnknownMemberType]
 
 
 PADDING = ~0
 """Id after the last document of a window; see `batches.inputs_and_targets` for negative ids."""
+BEGINS = 1 << 40
+"""What is subtracted from the complement of an id that begins a document, where no separator says so."""
 
 _SCANNED = 1 << 24
 _GROUP = 1 << 14
@@ -392,9 +454,14 @@ _GROUP = 1 << 14
 would become more frequent."""
 
 
-def document_ends(tokens: JoinedShards, documents: DocumentMask) -> NDArray[np.int64]:
-    """Return the offset at which each document ends; the last one may lack its separator."""
+def document_ends(tokens: JoinedShards, documents: DocumentMask | None) -> NDArray[np.int64]:
+    """Return the offset at which each document ends; the last one may lack its separator.
+
+    Without separators, the document index of the shards says where.
+    """
     found: list[NDArray[np.int64]] = []
+    if documents is None:
+        return tokens.conversation_ends()
     for start in range(0, len(tokens), _SCANNED):
         block: NDArray[Any] = tokens[start : start + _SCANNED]
         found.append(start + np.flatnonzero(block == documents.separator))
@@ -462,12 +529,13 @@ def best_fit(lengths: NDArray[np.int64], capacity: int) -> list[list[int]]:
 
 
 class PackedBatches(ShardBatches):
-    """Windows of whole documents in shard folders, in an order that depends only on `seed`.
+    """Windows of whole documents or conversations in shard folders, in an order that depends only on `seed`.
 
     Documents are packed into windows by best fit, in random groups; one that is longer than a window is cut. What
     precedes a piece in its window never predicts its first id, which is a target elsewhere: it is negative (see
     `batches.inputs_and_targets`). If separators start documents, one takes the place of that id, so that every piece is
-    a document of its own in a document mask.
+    a document of its own in a document mask. Of a conversation, only what its mask says is a target, and its first id
+    is marked (`BEGINS`).
 
     Every epoch reads the same windows in another order. The ends of documents are found when the object is made, which
     reads all ids once.
@@ -475,7 +543,7 @@ class PackedBatches(ShardBatches):
     Args:
         folders: Shard folders.
         context_length: Ids per window.
-        documents: How documents are divided.
+        documents: How documents are divided; None for conversations.
         seed: Seed of the order.
         fingerprint: Fingerprint of the tokenizer; by default that of the first folder.
         rank: Rank of this process.
@@ -489,7 +557,7 @@ class PackedBatches(ShardBatches):
         self,
         folders: Sequence[str | os.PathLike[str]],
         context_length: int,
-        documents: DocumentMask,
+        documents: DocumentMask | None,
         *,
         seed: int = 0,
         fingerprint: str | None = None,
@@ -499,7 +567,7 @@ class PackedBatches(ShardBatches):
         super().__init__(
             folders, context_length, seed=seed, fingerprint=fingerprint, rank=rank, n_processes=n_processes
         )
-        self._separator = documents.separator if documents.separator_first else None
+        self._separator = documents.separator if documents and documents.separator_first else None
         ends = document_ends(self.tokens, documents)
         starts, lengths, continues = cut_documents(ends, context_length + 1)
         order = permuted(np.arange(len(starts)), len(starts), key_of(seed, 0))
@@ -517,8 +585,13 @@ class PackedBatches(ShardBatches):
         self._pieces = np.concatenate(windows)
         self._bounds = np.cumsum([0, *map(len, windows)])
         firsts = self._bounds[:-1]
-        self._n_targets = np.add.reduceat((lengths - continues)[self._pieces], firsts)
-        self._n_targets -= ~continues[self._pieces[firsts]]
+        self._has_masks = self.tokens.has_masks
+        if self._has_masks:
+            counts = self.tokens.n_targets_of(starts + 1, starts + lengths)
+            self._n_targets = np.add.reduceat(counts[self._pieces], firsts)
+        else:
+            self._n_targets = np.add.reduceat((lengths - continues)[self._pieces], firsts)
+            self._n_targets -= ~continues[self._pieces[firsts]]
         self.n_windows = len(windows)
         self.padding_share = 1 - float(self._n_targets.sum()) / (self.n_windows * context_length)
 
@@ -531,7 +604,13 @@ class PackedBatches(ShardBatches):
             for piece, (start, end) in zip(pieces.tolist(), pairwise(ends), strict=True):
                 offset = int(self._starts[piece])
                 windows[row, start:end] = self.tokens[offset : offset + end - start]
-                if self._continues[piece]:
+                if self._has_masks:
+                    is_target = self.tokens.mask(offset, offset + end - start)
+                    is_target[0] = False  # of a piece that continues another, where it was a target
+                    own = windows[row, start:end]
+                    own[~is_target] = ~own[~is_target]
+                    own[0] -= BEGINS
+                elif self._continues[piece]:
                     windows[row, start] = ~(
                         windows[row, start] if self._separator is None else self._separator
                     )
@@ -561,6 +640,36 @@ class PackedBatches(ShardBatches):
             in_epoch = epochs == epoch
             windows[in_epoch] = permuted(indices[in_epoch], self.n_windows, key_of(self.seed, epoch + 1))
         return windows
+
+
+class Documents(Protocol):
+    """How windows divide into documents."""
+
+    @property
+    def reset_positions(self) -> bool:
+        """Positions count from the start of the document, not of the window."""
+        ...
+
+    def starts(self, ids: Tensor) -> Tensor:
+        """Return the position of the first token of each token's document, int64 of the shape (..., n_tokens)."""
+        ...
+
+
+@dataclass
+class MarkedDocuments:
+    """Documents whose first ids the windows of a batch mark (`BEGINS`); conversations have no separators."""
+
+    reset_positions: bool = False
+    windows: Tensor | None = None
+    """The windows of the batch."""
+
+    def starts(self, ids: Tensor) -> Tensor:
+        """Return the position of the first token of each token's document in the windows of the batch."""
+        if self.windows is None or self.windows.shape[0] != ids.shape[0]:
+            raise RuntimeError("the windows are not those of the batch")
+        marks = self.windows[:, : ids.shape[-1]].to(ids.device) < -BEGINS
+        positions = torch.arange(ids.shape[-1], device=ids.device)
+        return (positions * (marks & (positions > 0))).cummax(-1).values
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 
 from bytemill.corpus import iter_texts
 from bytemill.errors import CorpusError
-from bytemill.lm.batches import JoinedShards, windows_at
+from bytemill.lm.batches import JoinedShards, inputs_and_targets, windows_at
 from bytemill.lm.device import autocast, shared_cores
 from bytemill.lm.generation.text_generation import start_id
 from bytemill.lm.hellaswag import HellaSwagItem, HellaSwagScore, evaluate_hellaswag, read_items
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from bytemill.lm.batches import DocumentMask, TokenSequence
+    from bytemill.lm.batches import Documents, MarkedDocuments, PackedBatches, TokenSequence
     from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -279,7 +279,7 @@ def evaluate_windows(
     *,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
-    documents: DocumentMask | None = None,
+    documents: Documents | None = None,
     by_class: LossByClass | None = None,
 ) -> TextScore:
     """Score a model on windows of the context length; this is the validation of training runs.
@@ -302,9 +302,51 @@ def evaluate_windows(
             batch = starts[first : first + batch_size]
             score += _score(
                 model,
-                tokens,
-                batch,
-                length,
+                windows_at(tokens, batch, length, counts.counts.device),
+                0,
+                byte_counts=counts,
+                dtype=dtype,
+                documents=documents,
+                by_class=by_class,
+            )
+    return score
+
+
+def evaluate_conversations(
+    model: TransformerLM,
+    batches: PackedBatches,
+    numbers: Sequence[int],
+    byte_counts: TokenBytes,
+    *,
+    batch_size: int = 16,
+    dtype: torch.dtype = torch.float32,
+    documents: MarkedDocuments | None = None,
+    by_class: LossByClass | None = None,
+) -> TextScore:
+    """Score a model on what the assistant says in windows of conversations.
+
+    Args:
+        model: The model; it is set to evaluation mode.
+        batches: Windows of conversations.
+        numbers: Which windows of the first epoch.
+        byte_counts: Result of `loss.token_byte_counts`.
+        batch_size: Windows per batch.
+        dtype: Type of matrix products.
+        documents: Tokens attend to their own conversation alone.
+        by_class: Receives the losses.
+    """
+    counts = _counts(byte_counts, model)
+    score = TextScore(0, 0.0, 0.0, 0)
+    with shared_cores(counts.counts.device):
+        for first in range(0, len(numbers), batch_size):
+            windows = torch.cat(
+                [batches.windows(number, 1) for number in numbers[first : first + batch_size]]
+            )
+            if documents is not None:
+                documents.windows = windows
+            score += _score(
+                model,
+                inputs_and_targets(windows, counts.counts.device),
                 0,
                 byte_counts=counts,
                 dtype=dtype,
@@ -323,7 +365,7 @@ def evaluate_text(
     context_length: int | None = None,
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
-    documents: DocumentMask | None = None,
+    documents: Documents | None = None,
     by_class: LossByClass | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TextScore:
@@ -364,9 +406,7 @@ def evaluate_text(
         for starts, size, n_skipped in _windows(n_targets, length, stride, batch_size):
             score += _score(
                 model,
-                tokens,
-                starts,
-                size,
+                windows_at(tokens, starts, size, counts.counts.device),
                 n_skipped,
                 byte_counts=counts,
                 dtype=dtype,
@@ -403,26 +443,26 @@ def _windows(
 @torch.inference_mode()
 def _score(
     model: TransformerLM,
-    tokens: TokenSequence,
-    starts: Sequence[int],
-    size: int,
+    batch: tuple[Tensor, Tensor],
     n_skipped: int,
     *,
     byte_counts: TokenBytes,
     dtype: torch.dtype,
-    documents: DocumentMask | None = None,
+    documents: Documents | None = None,
     by_class: LossByClass | None = None,
 ) -> TextScore:
     model.eval()
     device = byte_counts.counts.device
-    inputs, targets = windows_at(tokens, starts, size, device)
+    inputs, targets = batch
     with autocast(device, dtype):
         hidden = model.hidden(inputs, documents=documents)[:, n_skipped:]
         inputs, targets = inputs[:, n_skipped:], targets[:, n_skipped:]
         # A GPU computes the logits of some sequences at a time: those of a batch of training take gigabytes.
         n = len(hidden) if device.type == "cpu" else max(1, _POSITIONS // hidden.shape[1])
         parts = zip(split(hidden, n), split(targets, n), strict=True)
-        losses = torch.cat([token_losses(model.logits(part), own) for part, own in parts])
+        losses = torch.cat([token_losses(model.logits(part), own.clamp(min=0)) for part, own in parts])
+    if (targets < 0).any():
+        losses, inputs, targets = (each[targets >= 0] for each in (losses, inputs, targets))
     if by_class is not None:
         by_class.add(losses, targets, byte_counts.of(inputs, targets))
     text_nats, n_bytes = text_nats_and_bytes(losses, inputs, targets, byte_counts)

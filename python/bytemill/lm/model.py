@@ -28,7 +28,7 @@ from bytemill.lm.tensors import narrowed, widened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bytemill.lm.batches import DocumentMask
+    from bytemill.lm.batches import Documents
     from bytemill.lm.model_config import KernelName
     from bytemill.lm.planning import CheckpointingName
 
@@ -1075,7 +1075,7 @@ class TransformerLM(Module):
         ids: Tensor,
         targets: Tensor,
         z_loss: float = 0.0,
-        documents: DocumentMask | None = None,
+        documents: Documents | None = None,
         *,
         is_padded: bool = False,
     ) -> tuple[Tensor, Tensor]:
@@ -1150,9 +1150,7 @@ class TransformerLM(Module):
             # On the CPU, compiled code would add up the gradients of an embedding in any order.
             self._training_ends = (compiled(self._embed), compiled(self._normalized))
 
-    def hidden(
-        self, ids: Tensor, cache: KVCache | None = None, documents: DocumentMask | None = None
-    ) -> Tensor:
+    def hidden(self, ids: Tensor, cache: KVCache | None = None, documents: Documents | None = None) -> Tensor:
         """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model).
 
         Args:

@@ -52,13 +52,13 @@ def test_a_fall_below_half_of_the_fastest_rate_is_said_once_until_it_has_recover
 ):
     now = [0.0]
     monkeypatch.setattr(run.time, "perf_counter", lambda: now[0])
-    speed = Speed(torch.device("cpu"), 1.0, None, n_tokens=0, total_tokens=10_000)
+    speed = Speed(torch.device("cpu"), 1.0, None, n_tokens=0)
 
     def note_at(rate: float, n_tokens: int = 2000) -> str | None:
         speed.start()
         now[0] += n_tokens / rate
         speed.stop(n_tokens)
-        speed.take(0.0)
+        speed.take(0.0, 10_000)
         return speed.slowdown()
 
     notes = [note_at(rate) for rate in (900, 1000, 510, 490, 300, 700, 480, 760, 100)]

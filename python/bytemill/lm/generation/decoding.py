@@ -165,7 +165,6 @@ def next_tokens(
     """
     _check(model, prompt, max_tokens, n_samples)
     parameters = parameters or SamplingParameters()
-    device = next(model.parameters()).device
     # One generator per sample, on the CPU: samples do not depend on their number or on the device.
     base = int(torch.randint(2**62, ())) if seed is None else seed
     generators = [torch.Generator().manual_seed(key_of(base, sample) >> 1) for sample in range(n_samples)]
@@ -180,9 +179,65 @@ def next_tokens(
         _dtype(model, precision),
         with_logits,
     )
-    is_fast = use_cache and GraphDecoder.supports(model, parameters)
+    yield from _tokens(request, use_cache=use_cache, stop_ids=stop_ids, is_last=is_last)
+
+
+def sample_continuations(
+    model: TransformerLM,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    *,
+    parameters: SamplingParameters | None = None,
+    seeds: Sequence[int],
+    stop_ids: Collection[int] = (),
+    excluded_ids: Collection[int] = (),
+    precision: Precision = "auto",
+) -> list[list[int]]:
+    """Continue prompts of equal length in one batch, each once.
+
+    Args:
+        model: As in `generate`, like all parameters that are not listed here.
+        prompts: Ids of each prompt.
+        seeds: Seed of each continuation.
+
+    Returns:
+        The new ids of each prompt, with the stop id at their end if there was one.
+
+    Raises:
+        RunConfigError: As in `generate`, or the prompts are not of equal length.
+    """
+    if len({len(prompt) for prompt in prompts}) > 1:
+        raise RunConfigError("prompts of a batch must have the same number of tokens")
+    for prompt in prompts:
+        _check(model, prompt, max_tokens, 1)
+    request = _Request(
+        model.eval(),
+        [list(prompt) for prompt in prompts],
+        list(range(len(prompts))),
+        max_tokens,
+        parameters or SamplingParameters(),
+        [torch.Generator().manual_seed(seed) for seed in seeds],
+        sorted(excluded_ids),
+        _dtype(model, precision),
+        with_logits=False,
+    )
+    found: list[list[int]] = [[] for _ in prompts]
+    for token in _tokens(request, stop_ids=stop_ids):
+        found[token.sample].append(token.id)
+    return found
+
+
+def _tokens(
+    request: _Request,
+    *,
+    use_cache: bool = True,
+    stop_ids: Collection[int] = (),
+    is_last: Callable[[NextToken], bool] | None = None,
+) -> Iterator[NextToken]:
+    model = request.model
+    is_fast = use_cache and GraphDecoder.supports(model, request.parameters)
     steps = _fast_steps(request) if is_fast else _plain_steps(request, use_cache=use_cache)
-    with shared_cores(device):
+    with shared_cores(next(model.parameters()).device):
         for tokens in steps:
             for token in tokens:
                 if (is_last is not None and is_last(token)) or token.id in stop_ids:

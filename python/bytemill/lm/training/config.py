@@ -169,6 +169,58 @@ class RunConfig(Settings):
     """Also log to this trackio project (needs the package trackio)."""
 
 
+class TuningConfig(Settings):
+    """Settings of tuning a model that `training.init_from` names."""
+
+    method: Literal["none", "sft", "dpo", "grpo"] = "none"
+    """none: pretraining. sft: on the answers in conversations. dpo: on pairs of answers. grpo: on rewards of answers
+    that the model itself samples."""
+    loss_mean: Literal["token", "sequence"] = "token"
+    """sft: the loss is the mean over all targets of a pass, or over those of each conversation and then over these."""
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    """dpo: strength of the tie to the initial weights."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
+    """dpo: assumed share of pairs whose answers are the wrong way round."""
+    prompts: Names = ()
+    """grpo: files of JSON lines, one row per prompt."""
+    template: str = "{prompt}"
+    """grpo: text of a prompt from the fields of its row. Rows with `messages` use the tokenizer's chat template."""
+    reward: str = "number"
+    """grpo: name of a reward, or FILE.py:FUNCTION."""
+    reward_errors: Literal["stop", "zero"] = "stop"
+    """grpo: a reward that fails or is not finite ends the run with its row, or counts as 0 and is recorded."""
+    algorithm: Literal["grpo", "dr-grpo", "rft", "maxrl", "gspo"] = "grpo"
+    """grpo: published choice of the next four settings and of the clip range."""
+    baseline: Literal["none", "mean", "leave-one-out"] | None = None
+    """grpo: what is subtracted from a reward."""
+    normalizer: Literal["none", "std", "mean"] | None = None
+    """grpo: what the difference is divided by, within the group of a prompt."""
+    ratio: Literal["none", "no-clip", "grpo", "gspo"] | None = None
+    """grpo: correction for answers that older weights have sampled."""
+    aggregation: Literal["sequence", "constant", "token"] | None = None
+    """grpo: how the losses of tokens become one; the constant is the number of answers times max_tokens."""
+    clip_low: Share | None = None
+    """grpo: ratios below 1 − clip_low are clipped."""
+    clip_high: Annotated[float, Field(ge=0)] | None = None
+    """grpo: ratios above 1 + clip_high are clipped."""
+    kl_weight: Annotated[float, Field(ge=0)] = 0.0
+    """grpo: weight of the divergence from the initial weights in the loss."""
+    group_size: Count = 8
+    """grpo: answers per prompt."""
+    prompts_per_step: Count = 8
+    """grpo: prompts per step."""
+    updates: Count = 1
+    """grpo: optimizer updates on the answers of a step, each on a part of the prompts."""
+    max_tokens: Count = 64
+    """grpo: maximum tokens of an answer."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """grpo: temperature of sampling."""
+
+    def keyed(self) -> dict[str, Any]:
+        """Return every value by its key, such as "tuning.method"."""
+        return {f"tuning.{name}": value for name, value in self.to_dict().items()}
+
+
 class TrainConfig(Settings):
     """All settings of a run, by section."""
 
@@ -178,6 +230,14 @@ class TrainConfig(Settings):
     schedule: ScheduleConfig = ScheduleConfig()
     training: TrainingConfig = TrainingConfig()
     run: RunConfig = RunConfig()
+    tuning: TuningConfig = TuningConfig()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sections by name; that of tuning only in a run that tunes."""
+        values = super().to_dict()
+        if self.tuning.method == "none":
+            del values["tuning"]
+        return values
 
     @property
     def n_warmup_steps(self) -> int:
@@ -240,6 +300,7 @@ SECTIONS: dict[str, type[Settings]] = {
     "schedule": ScheduleConfig,
     "training": TrainingConfig,
     "run": RunConfig,
+    "tuning": TuningConfig,
 }
 MAY_CHANGE = frozenset(
     {
@@ -258,6 +319,8 @@ MAY_CHANGE = frozenset(
         "training.compile",
         "training.process_timeout",
         "training.max_bad_steps",
+        "tuning.prompts",
+        "tuning.reward_errors",
     }
 )
 """Settings that may differ when a run resumes, in addition to all of `run`. The tokenizer and the data are compared by
@@ -350,7 +413,7 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
 
 def differences(old: TrainConfig, new: TrainConfig) -> list[str]:
     """Describe each changed setting that affects the result of a run: "model.num_layers is 8 and was 4"."""
-    before, after = old.to_flat(), new.to_flat()
+    before, after = ({**config.to_flat(), **config.tuning.keyed()} for config in (old, new))
     return [
         f"{key} is {after[key]!r} and was {value!r}"
         for key, value in before.items()
@@ -430,7 +493,10 @@ TABLE = "paths"
 """Name of the table in `config.toml`."""
 _RELATIVE_TO, _FROM_RUN = "relative_to", "from_run"
 _PATH_SETTINGS = frozenset(
-    {"data.tokenizer", "data.train", "data.validation", "training.init_from", "run.hellaswag"}
+    {
+        *("data.tokenizer", "data.train", "data.validation"),
+        *("training.init_from", "run.hellaswag", "tuning.prompts"),
+    }
 )
 
 

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from bytemill.data.layouts import layout_named
 from bytemill.data.manifest import MANIFEST_NAME, UNFINISHED_NAME, is_shard_name, parts_of
 from bytemill.errors import RunConfigError, ShardError
-from bytemill.lm.batches import DocumentMask, JoinedShards, PackedBatches, ShardBatches, inputs_and_targets
+from bytemill.lm.batches import (
+    DocumentMask,
+    JoinedShards,
+    MarkedDocuments,
+    PackedBatches,
+    ShardBatches,
+    inputs_and_targets,
+)
 from bytemill.storage import exists, is_url, url_of
 
 if TYPE_CHECKING:
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from bytemill.lm.batches import Documents
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import DataConfig, TrainConfig, TrainingConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -139,10 +147,17 @@ def open_batches(
         "rank": processes.rank,
         "n_processes": processes.count,
     }
-    length = config.model.context_length
+    length, joined = config.model.context_length, JoinedShards(folders, tokenizer.fingerprint)
+    if config.data.packing == "documents" and joined.has_masks:
+        return PackedBatches(folders, length, None, **options)
+    if config.training.document_mask and joined.has_masks:
+        raise RunConfigError(
+            "training.document_mask needs whole conversations in windows",
+            hint="set data.packing to documents, or leave training.document_mask out",
+        )
     if config.data.packing == "stream":
         return ShardBatches(folders, length, sequential=config.data.order == "sequential", **options)
-    documents = document_mask(config, JoinedShards(folders, tokenizer.fingerprint), tokenizer, "data.packing")
+    documents = document_mask(config, joined, tokenizer, "data.packing")
     return PackedBatches(folders, length, documents, **options)
 
 
@@ -311,6 +326,7 @@ class BatchReader:
         n_processes: Number of processes.
         device: Device of the batches.
         prefetch: Read ahead.
+        documents: Receives the windows of each batch, if they mark their documents.
     """
 
     def __init__(
@@ -321,6 +337,7 @@ class BatchReader:
         device: torch.device,
         *,
         prefetch: bool,
+        documents: Documents | None = None,
     ) -> None:
         self._batches = batches
         self._training = training
@@ -329,6 +346,7 @@ class BatchReader:
         self._thread = ThreadPoolExecutor(1, "batches") if prefetch else None
         self._sizes: Iterator[int] = iter(())
         self._next_position = 0
+        self._documents = documents if isinstance(documents, MarkedDocuments) else None
         self._ahead: deque[tuple[int, int, Future[Tensor]]] = deque()
         """Position and size of each batch that is read or being read."""
         self._seconds = 0.0
@@ -352,6 +370,8 @@ class BatchReader:
         )
         self._batches.advance(n_sequences)
         self._seconds += time.perf_counter() - started
+        if self._documents is not None:
+            self._documents.windows = windows
         return inputs_and_targets(windows, self._device)
 
     def take_seconds(self) -> float:

@@ -307,9 +307,19 @@ def _numbers(record: Record) -> dict[str, float]:
 
 
 MEASURED = frozenset(
-    {"tokens_per_second", "flops_per_second", "flop_utilization", "data_wait", "memory_bytes", "seconds_left"}
+    {
+        *(
+            "tokens_per_second",
+            "flops_per_second",
+            "flop_utilization",
+            "data_wait",
+            "memory_bytes",
+            "seconds_left",
+        ),
+        *("sampling_seconds", "training_seconds"),
+    }
 )
-"""Values of step records that differ from run to run; all others depend on settings and data alone."""
+"""Values of records that differ from run to run; all others depend on settings and data alone."""
 
 
 class Recorder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from bytemill.data.manifest import MANIFEST_NAME, shard_hashes
 from bytemill.data.verification import BackgroundCheck
 from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
+from bytemill.lm.batches import MarkedDocuments
 from bytemill.lm.device import matmul_rate, pick_precision, total_memory
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.hellaswag import read_items
@@ -30,6 +32,7 @@ from bytemill.lm.training.data import (
     n_pass_sizes,
     open_batches,
     require_data,
+    separator_of,
     validation_set,
 )
 from bytemill.lm.training.metrics_log import check_trackers
@@ -44,12 +47,12 @@ from bytemill.system.units import format_bytes
 from bytemill.tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from bytemill.lm.batches import Documents
     from bytemill.lm.model_config import ModelConfig
     from bytemill.lm.planning import Precision
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import Layer, Resolved, TrainConfig
+    from bytemill.lm.training.run import Task
     from bytemill.lm.training.saved_model import SavedModel
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -60,13 +63,13 @@ MEMORY_HINT = (
 )
 
 
-def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run:
+def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: Task | None = None) -> Run:
     """Check the settings against data and device, and build model and optimizer."""
     config = resolved.config
     check_trackers(config.run)
     if not config.data.tokenizer:
         raise RunConfigError("data.tokenizer is not set", hint="add --data.tokenizer tokenizer.json")
-    if not config.data.train:
+    if not config.data.train and task is None:
         encode = f"bytemill data encode {shlex.quote(config.data.tokenizer)} TEXT -o DIR"
         raise RunConfigError("data.train is not set", hint=f"add --data.train DIR, made with: {encode}")
     folder = RunFolder(config.run.folder)
@@ -103,15 +106,22 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         data = [*train_folders, *(path for folders in validation_folders.values() for path in folders)]
         manifests = [path / MANIFEST_NAME for path in data]
         check_folder_is_no_input(config.run.folder, files=[*manifests, config.training.init_from])
-    batches = open_batches(train_folders, config, tokenizer, processes)
-    bos_id = bos_id_of(batches.tokens, tokenizer)
+    if task is None:
+        batches = open_batches(train_folders, config, tokenizer, processes)
+        bos_id, separator = bos_id_of(batches.tokens, tokenizer), separator_of(batches.tokens)
+    else:
+        before = initial or find_saved_model(folder.path)
+        bos_id, separator = before.bos_id, before.separator
+        batches = task.open_batches(config, tokenizer, processes, bos_id)
     if config.run.sample_every:
         prompt_ids(tokenizer, config.run.sample_prompt, bos_id)  # raises now instead of at the first sample
-    documents = (
-        document_mask(config, batches.tokens, tokenizer, "training.document_mask")
-        if config.training.document_mask
-        else None
-    )
+    documents: Documents | None = None
+    if config.training.document_mask and task is None:
+        documents = (
+            MarkedDocuments(config.training.reset_positions)
+            if batches.tokens.has_masks
+            else document_mask(config, batches.tokens, tokenizer, "training.document_mask")
+        )
     validation = {
         name: validation_set(folders, train_folders, tokenizer, config)
         for name, folders in validation_folders.items()
@@ -131,6 +141,8 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("compiled")))
         allow_compiled_shapes(n_pass_sizes(config.training, processes.count))
         compile_blocks(model) if is_sharded else model.compile_blocks()
+    if task is not None:
+        train_folders = [Path(name) for name, _ in task.data_hashes() if Path(name).is_dir()]
     all_folders = [*train_folders, *chain.from_iterable(validation_folders.values())]
     run = Run(
         config=config,
@@ -147,6 +159,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
             processes.count,
             device,
             prefetch=device.type == "cuda" if config.data.prefetch is None else config.data.prefetch,
+            documents=documents,
         ),
         validation=validation,
         hellaswag=hellaswag[: config.run.hellaswag_items or None],
@@ -154,10 +167,14 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool) -> Run
         optimizer=make_optimizer(model, config, processes),
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
         bos_id=bos_id,
+        separator=separator,
+        task=task,
         documents=documents,
         scale=LossScale() if dtype == torch.float16 else None,
         shards={
-            "training": [(str(folder), shard_hashes(folder)) for folder in train_folders],
+            "training": [(str(folder), shard_hashes(folder)) for folder in train_folders]
+            if task is None
+            else task.data_hashes(),
             "validation": [
                 (str(folder), shard_hashes(folder))
                 for folders in validation_folders.values()

@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from bytemill.data.verification import BackgroundCheck
-    from bytemill.lm.batches import DocumentMask, JoinedShards, ShardBatches
+    from bytemill.lm.batches import Documents, JoinedShards, ShardBatches
     from bytemill.lm.hellaswag import HellaSwagItem
     from bytemill.lm.loss import TokenBytes
     from bytemill.lm.model import TransformerLM
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.data import BatchReader
+    from bytemill.lm.training.metrics_log import Recorder
     from bytemill.lm.training.run_checkpoint import CheckpointWrite, ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -297,7 +298,6 @@ class Speed:
         flops_per_token: FLOPs of a training step per token.
         peak: FLOPs per second that the devices of all processes can do; None if unknown.
         n_tokens: Tokens that the run has trained on so far.
-        total_tokens: Tokens at its end.
     """
 
     def __init__(
@@ -307,7 +307,6 @@ class Speed:
         peak: float | None,
         *,
         n_tokens: int,
-        total_tokens: int,
     ) -> None:
         self._device = device
         self._flops_per_token = flops_per_token
@@ -317,7 +316,6 @@ class Speed:
         self._started = 0.0
         self._first = n_tokens
         self._done = n_tokens
-        self._total = total_tokens
         self._begun = time.perf_counter()
         self._rate = 0.0
         self._best_rate = 0.0
@@ -333,11 +331,12 @@ class Speed:
         self._n_tokens += n_tokens
         self._done += n_tokens
 
-    def take(self, waited: float) -> dict[str, Any]:
+    def take(self, waited: float, n_left: float) -> dict[str, Any]:
         """Return speed, use of the device and memory since the last call, and the time left.
 
         Args:
             waited: Seconds of these steps that passed waiting for batches.
+            n_left: Tokens of the steps to come.
 
         Returns:
             `tokens_per_second`; `flops_per_second`; `flop_utilization`, their share of the peak, None if that is
@@ -356,7 +355,7 @@ class Speed:
             "flop_utilization": flops / self._peak if self._peak else None,
             "data_wait": waited / self._seconds if self._seconds else 0.0,
             "memory_bytes": peak_memory(self._device),
-            "seconds_left": per_token * (self._total - self._done),
+            "seconds_left": per_token * n_left,
         }
         self._seconds, self._n_tokens = 0.0, 0
         return record
@@ -371,6 +370,28 @@ class Speed:
         return (
             f"{cause}: {self._rate:,.0f} tokens/s, {self._rate / self._best_rate:.0%} of the fastest so far"
         )
+
+
+class Task(Protocol):
+    """What a run learns from, if not from the next id of text."""
+
+    def open_batches(
+        self, config: TrainConfig, tokenizer: Tokenizer, processes: Processes, bos_id: int | None
+    ) -> ShardBatches:
+        """Open the data, and check it before the model is made."""
+        ...
+
+    def data_hashes(self) -> list[tuple[str, dict[str, str]]]:
+        """Return the sha256 of each file of the data, in the form of `ShardHashes`."""
+        ...
+
+    def begin(self, run: Run) -> None:
+        """Prepare what is needed before the first step, after the run was started or resumed."""
+        ...
+
+    def accumulate(self, run: Run, record: Recorder) -> tuple[Tensor, int, Tensor]:
+        """Accumulate the gradients of a step; see `trainer.accumulate_gradients`."""
+        ...
 
 
 @dataclass
@@ -397,7 +418,11 @@ class Run:
     """Compares the shards with their manifests, in one process of each machine."""
     bos_id: int | None = None
     """Id of the special token at the start of every training document."""
-    documents: DocumentMask | None = None
+    separator: int | None = None
+    """Id of the token between documents."""
+    task: Task | None = None
+    """What a run that tunes learns from."""
+    documents: Documents | None = None
     """With training.document_mask."""
     hellaswag: list[HellaSwagItem] = field(default_factory=list["HellaSwagItem"])
     """With run.hellaswag."""

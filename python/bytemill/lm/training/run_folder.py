@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 RUN_NAME = "run.json"
 _FORMAT = 1
 _Inside = Annotated[str, Strict(check=relative_name)]
-_COPIES = ("config.toml", "tokenizer.json", "tokenizer_config.json", "metrics.jsonl")
+_TEMPLATE = "chat_template.jinja"
+_COPIES = ("config.toml", "tokenizer.json", "tokenizer_config.json", _TEMPLATE, "metrics.jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,6 +331,8 @@ class RunFolder:
         write_text(self.config, config_to_toml(self._with_first_origins(resolved, before), paths))
         if tokenizer is not None:
             tokenizer.save(self.tokenizer)
+            if isinstance(tokenizer.chat_template, str):
+                write_text(self.path / _TEMPLATE, tokenizer.chat_template)
 
     def _with_first_origins(self, resolved: Resolved, before: TrainConfig | None) -> Resolved:
         """Replace the run's own `config.toml` as an origin by the one that it names, unless the value was edited."""

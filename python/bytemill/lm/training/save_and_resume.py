@@ -16,7 +16,6 @@ from bytemill.lm.checkpoint import distinct
 from bytemill.lm.device import synchronise
 from bytemill.lm.processes import whole_weights
 from bytemill.lm.tensors import is_sharded, whole
-from bytemill.lm.training.data import separator_of
 from bytemill.lm.training.metrics_log import MetricsLog
 from bytemill.lm.training.run import (
     LossScale,
@@ -227,7 +226,7 @@ def _publish(
                 fingerprint=run.tokenizer.fingerprint,
                 shards=run.shards,
                 bos_id=run.bos_id,
-                separator=separator_of(run.batches.tokens),
+                separator=run.separator,
             )
         except OutputError as error:
             errors.append(error)

@@ -18,9 +18,15 @@ import numpy as np
 import torch
 
 from bytemill.errors import NotFiniteError, TrainingDivergedError
-from bytemill.lm.batches import key_of, spread_starts
+from bytemill.lm.batches import MarkedDocuments, PackedBatches, key_of, spread_starts
 from bytemill.lm.device import DeviceNumbers, autocast, memory_errors, shared_cores
-from bytemill.lm.evaluate import LossByClass, TextScore, evaluate_windows, mean_score
+from bytemill.lm.evaluate import (
+    LossByClass,
+    TextScore,
+    evaluate_conversations,
+    evaluate_windows,
+    mean_score,
+)
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
 from bytemill.lm.hellaswag import evaluate_hellaswag
@@ -54,11 +60,17 @@ if TYPE_CHECKING:
 
     from bytemill.lm.processes import LossFunction
     from bytemill.lm.training.config import Resolved
-    from bytemill.lm.training.run import Run
+    from bytemill.lm.training.run import Run, Task
     from bytemill.lm.training.run_folder import RunFolder
 
 
-def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | None = None) -> RunFolder:
+def train(
+    resolved: Resolved,
+    *,
+    overwrite: bool = False,
+    on_record: OnRecord | None = None,
+    task: Task | None = None,
+) -> RunFolder:
     """Train a model, or resume the run in `run.folder` from its newest checkpoint.
 
     A resumed run gives the same weights and metrics as an uninterrupted one, on the CPU bit for bit. The first
@@ -73,6 +85,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
         overwrite: Delete the checkpoints in the folder and start over.
         on_record: Called with every record of `metrics.jsonl`, and with records of the kinds start, checkpoint and
             end, which are not stored.
+        task: What a run that tunes learns from; see `lm.tuning.tune`.
 
     Returns:
         The folder of the run.
@@ -93,7 +106,7 @@ def train(resolved: Resolved, *, overwrite: bool = False, on_record: OnRecord | 
         memory_errors(MEMORY_HINT),
         join_processes(training.device, training.process_timeout) as processes,
     ):
-        run = prepare(resolved, processes, overwrite=overwrite)
+        run = prepare(resolved, processes, overwrite=overwrite, task=task)
         with closing(run.reader), run.check:
             return _train(run, resolved, overwrite=overwrite, on_record=on_record)
 
@@ -110,13 +123,15 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         shared_cores(run.device),
     ):
         record.show("start", run.step, **_summary(run), peak_source=peak_source)
+        if run.task is not None:
+            run.task.begin(run)
         speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         unread: deque[_Step] = deque()
         while run.step < config.training.steps:
             speed.start()
             set_rates(run.optimizer, run.step, config)
-            unread.append(_take_step(run, compute_losses))
+            unread.append(_take_step(run, compute_losses, record))
             run.step += 1
             # On a GPU, the numbers of a step are read while the next one runs, so that the GPU never waits.
             n_left = 1 if unread[-1].is_updated and not _is_anything_due(run) else 0
@@ -128,7 +143,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
                     run.step,
                     **run.recent.take(),
                     **_progress(run),
-                    **speed.take(run.reader.take_seconds()),
+                    **speed.take(run.reader.take_seconds(), _tokens_left(run)),
                 )
                 if text := speed.slowdown():
                     record.show("notice", run.step, text=text)
@@ -152,8 +167,14 @@ def _speed(run: Run, peak: float | None) -> Speed:
         flops_per_token(run.config.model, run.config.model.context_length, backward=True),
         peak and peak * run.processes.count,
         n_tokens=run.n_tokens,
-        total_tokens=_total_tokens(run),
     )
+
+
+def _tokens_left(run: Run) -> float:
+    """Return the tokens of the steps to come; where they vary, about as many per step as so far."""
+    if run.task is None:
+        return _total_tokens(run) - run.n_tokens
+    return run.n_tokens / run.step * (run.config.training.steps - run.step)
 
 
 def _total_tokens(run: Run) -> int:
@@ -234,17 +255,20 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor
         first = run.batches.position + run.processes.rank * size
         n_own = run.batches.n_targets(first, size)
         inputs, targets = run.reader.take(size, run.step)
+        if not n_own:  # as windows of conversations may have; the loss needs a target, and its share is 0
+            targets[:, 0] = inputs[:, 0]
         with gradients_exchanged(run.model, compute_losses, now=index == len(passes) - 1):
             with autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
             # Gradients are averaged over the processes. Without padding, the divisor of equal passes is their number.
-            divisor = n_all / (n_own * run.processes.count)
+            divisor = n_all / (n_own * run.processes.count) if n_own else math.inf
             share = loss / divisor
             scaled = share if run.scale is None else share * run.scale.value
             scaled.backward()  # pyright: ignore[reportUnknownMemberType]
         total += cross_entropy / divisor
         own = targets >= 0 if n_own < targets.numel() else ...
-        n_bytes += run.byte_counts.of(inputs[own], targets[own]).sum()
+        if n_own:
+            n_bytes += run.byte_counts.of(inputs[own], targets[own]).sum()
         n_tokens += n_own
     if run.scale is not None:
         run.scale.unscale(run.model.parameters())
@@ -267,10 +291,12 @@ class _Step:
     """The weights are updated already, unless the norm is not finite; otherwise `_finish_step` updates them."""
 
 
-def _take_step(run: Run, compute_losses: LossFunction) -> _Step:
+def _take_step(run: Run, compute_losses: LossFunction, record: Recorder) -> _Step:
     """Compute the gradients of a step, and update the weights if that needs no decision of this program."""
     options, optimizer = run.config.optimizer, run.optimizer
-    loss, n_tokens, n_bytes = accumulate_gradients(run, compute_losses)
+    loss, n_tokens, n_bytes = (
+        accumulate_gradients(run, compute_losses) if run.task is None else run.task.accumulate(run, record)
+    )
     norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
     numbers = DeviceNumbers([loss, n_bytes, norm], run.device)
     is_updated = optimizer.can_skip and run.scale is None and run.average is None and not options.skip_spikes
@@ -398,18 +424,29 @@ def _validate(run: Run) -> dict[str, Any]:
     model = whole_model(run.model)
     by_class = LossByClass(run.tokenizer, run.config.model.vocab_size, run.device)
     scores: dict[str, TextScore] = {}
+    options: dict[str, Any] = {
+        "batch_size": divide_batch(run.config.training, run.processes.count)[1],
+        "dtype": run.dtype,
+        "by_class": by_class,
+    }
+    own_share = slice(run.processes.rank, None, run.processes.count)
     for name, tokens in run.validation.items():
         length, n_windows = run.config.model.context_length, run.config.run.validation_windows
-        own = evaluate_windows(
-            model,
-            tokens,
-            spread_starts(len(tokens), length, n_windows)[run.processes.rank :: run.processes.count],
-            run.byte_counts,
-            batch_size=divide_batch(run.config.training, run.processes.count)[1],
-            dtype=run.dtype,
-            documents=run.documents,
-            by_class=by_class,
-        )
+        if tokens.has_masks:
+            batches = PackedBatches([part.folder for part in tokens.parts], length, None)
+            numbers = range(min(n_windows, batches.n_windows))[own_share]
+            documents = MarkedDocuments(run.config.training.reset_positions)
+            own = evaluate_conversations(
+                model,
+                batches,
+                numbers,
+                run.byte_counts,
+                documents=documents if run.config.training.document_mask else None,
+                **options,
+            )
+        else:
+            starts = spread_starts(len(tokens), length, n_windows)[own_share]
+            own = evaluate_windows(model, tokens, starts, run.byte_counts, documents=run.documents, **options)
         n_tokens, nats, text_nats, n_bytes = run.processes.sum(astuple(own))
         scores[name] = TextScore(int(n_tokens), nats, text_nats, int(n_bytes))
     by_class.sums = run.processes.sum(by_class.sums)
