@@ -24,6 +24,7 @@ def huggingface_tokenizer(
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.pre_tokenizer = byte_level  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=1,

@@ -10,7 +10,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.patterns import as_pattern
-from tokenizers import pre_tokenizers
+from tokenizers import decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
@@ -88,6 +88,7 @@ def test_vocabularies_trained_by_hugging_face_are_truncated_as_trained(
     def trained(vocab_size: int) -> bytemill.Tokenizer:
         theirs = tokenizers.Tokenizer(BPE())
         theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+        theirs.decoder = decoders.ByteLevel()  # type: ignore[assignment]
         trainer = BpeTrainer(
             vocab_size=vocab_size,
             special_tokens=[END, "<|pad|>"][:n_special],

@@ -12,7 +12,7 @@ import bytemill
 from bytemill import Tokenizer
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.parts import from_normalizer, to_normalizer
-from bytemill.formats.registry import Content, load_with_core
+from bytemill.formats.registry import Content, load_content, load_with_core
 
 CORPUS = "The café naïve ﬁ Å ①② Ünïcödé 日本語 カタカナ ΑΒΓ Привет, world! 1234\n\n  end of text " * 3
 
@@ -126,3 +126,16 @@ def test_a_long_text_in_chunks_has_the_ids_of_the_whole(trained: dict[str, Any],
     expected = ours.encode(text, num_threads=1)
     assert ours.encode(text, num_threads=3) == expected
     assert list(ours.encode_iterable(text[i : i + 1009] for i in range(0, len(text), 1009))) == expected
+
+
+def test_a_token_of_which_the_normalizer_leaves_nothing_is_for_the_library(trained: dict[str, Any]) -> None:
+    token = {"id": 302, "content": "  ", "single_word": False, "lstrip": False, "rstrip": False}
+    added = [*trained["added_tokens"], token | {"normalized": True, "special": False}]
+    file = json.dumps(trained | {"normalizer": STEPS["strip"], "added_tokens": added})
+    content = Content(file.encode(), "t")
+    assert load_with_core(content) is None
+    ours = Tokenizer._from_loaded(load_content(content))
+    assert ours.engine == "tokenizers"
+    theirs = tokenizers.Tokenizer.from_str(file)
+    for text in ("a  b", "  ", "  a"):
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids
