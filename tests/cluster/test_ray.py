@@ -317,7 +317,7 @@ def test_a_full_disk(
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
     try:
         with open_executor("ray", address=cluster.address) as executor:
-            with pytest.raises(BytemillError, match="No space left"):
+            with pytest.raises(BytemillError, match="no space is left"):
                 encode(executor, tok, files, disk / "out")
             assert not (disk / "out" / "manifest.json").exists()
             subprocess.run(["mount", "-o", "remount,size=500m", str(disk)], check=True)
