@@ -139,7 +139,7 @@ def test_learning_rates_are_chosen_by_arm_on_text_of_their_own(
 
 @pytest.mark.parametrize(("rule", "amount"), [("tokens", "2000"), ("flops", "1e8"), ("time", "0.02")])
 def test_other_budgets_are_equal_too(study_file: Path, tmp_path: Path, rule: str, amount: str):
-    edit(study_file, ONE_SEED, ("amount = 4000", f'equal = "{rule}"\namount = {amount}'))
+    edit(study_file, ("seeds = 2", "seeds = [3]"), ("amount = 4000", f'equal = "{rule}"\namount = {amount}'))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "study.toml").touch()
     (tmp_path / "out" / "probe.json").write_text('{"bytes/mini": 100000, "own/mini": 50000}')
@@ -154,6 +154,7 @@ def test_other_budgets_are_equal_too(study_file: Path, tmp_path: Path, rule: str
     assert len(planned) == 2
     for own in planned:
         assert len(TokenShards(own.settings["data.train"])) > own.facts["n_tokens"]
+        assert (own.settings["training.seed"], own.facts["seed"]) == (3, 3)
     if rule == "time":
         assert [own.facts["n_tokens"] for own in planned] == [1920, 896]  # whole steps of 128
         return
