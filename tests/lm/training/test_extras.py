@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from bytemill.errors import CheckpointError, TrainingDivergedError
-from bytemill.lm.batches import ShardBatches
+from bytemill.lm.batches import JoinedShards, ShardBatches, spread_starts
+from bytemill.lm.evaluate import evaluate_windows
+from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.optim import AdamW, Muon
 from bytemill.lm.processes import Processes
 from bytemill.lm.training import trainer
@@ -77,7 +79,7 @@ def test_an_average_and_a_ramp_resume_bit_for_bit(settings: Settings, tmp_path: 
         assert all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_validation_and_generation_use_the_average(settings: Settings) -> None:
+def test_validation_and_generation_use_the_average(settings: Settings, corpus: Corpus) -> None:
     folder = train(settings(training__steps=8, optimizer__ema_decay=0.95, optimizer__learning_rate=1e-2))
     path = newest(folder)
     average, trained = load_file(path / AVERAGE), load_file(path / WEIGHTS)
@@ -90,6 +92,10 @@ def test_validation_and_generation_use_the_average(settings: Settings) -> None:
     for weights, expected in choices:
         model = load_trained(folder.path, "cpu", weights).model
         assert torch.equal(model.lm_head.weight, expected["lm_head.weight"])
+    tokens, counts = JoinedShards([corpus.folder / "validation"]), token_byte_counts(corpus.tokenizer)
+    used = load_trained(folder.path, "cpu").model
+    score = evaluate_windows(used, tokens, spread_starts(len(tokens), 16, 4), counts)
+    assert read_metrics(folder.metrics, "validation")[-1]["loss"] == pytest.approx(score.loss)
     (path / TRAINER).unlink()
     assert load_trained(folder.path, "cpu").step == 8
     (path / AVERAGE).write_bytes(b"damaged")
