@@ -92,7 +92,7 @@ def surprisal(page: Any) -> None:
     """Score the text with two models."""
     page.get_by_label("Second model", exact=True).select_option(index=2)
     page.get_by_role("button", name="Compute the surprisal").click()
-    page.wait_for_selector(".segment")
+    page.wait_for_selector("[data-testid=bits-1]")
     page.locator(".segment").nth(4).click()
 
 
