@@ -74,11 +74,11 @@ def example_of(row: str, side: str | None = None) -> Example:
     """
     fields = _parsed(row)
     try:
-        tools = _json(fields.get("tools"))
+        tools = _tools(fields.get("tools"))
         messages, n_prompt = _messages(fields, side)
-        if isinstance(system := fields.get("system"), str) and system and messages[0]["role"] != "system":
+        if isinstance(system := fields.get("system"), str) and system and messages[0].get("role") != "system":
             messages, n_prompt = [{"role": "system", "content": system}, *messages], n_prompt and n_prompt + 1
-        return Example(messages, n_prompt, tools or None)
+        return Example(messages, n_prompt, tools)
     except TokenizerError as error:
         raise ConversationError(error, row) from error
 
@@ -86,19 +86,24 @@ def example_of(row: str, side: str | None = None) -> Example:
 def _parsed(row: str) -> dict[str, Any]:
     try:
         fields: Any = json.loads(row)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConversationError(TokenizerError(f"the row is not JSON: {error}"), row) from error
     if not isinstance(fields, dict):
         raise ConversationError(TokenizerError("the row is not a JSON object"), row)
     return cast("dict[str, Any]", fields)
 
 
-def _json(value: Any) -> Any:
-    """Return a value that some files store as a text of JSON."""
+def _tools(value: Any) -> list[Any] | None:
+    """Return the tools of a row, which some files store as a text of JSON."""
     try:
-        return json.loads(value) if isinstance(value, str) and value else value
+        tools: Any = json.loads(value) if isinstance(value, str) and value else value
     except ValueError as error:
-        raise TokenizerError(f"tools are not JSON: {error}") from error
+        raise TokenizerError(f"'tools' is not JSON: {error}") from error
+    if not tools:
+        return None
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in cast("list[Any]", tools)):
+        raise TokenizerError("'tools' is not a list of objects")
+    return cast("list[Any]", tools)
 
 
 def _messages(fields: dict[str, Any], side: str | None) -> tuple[Messages, int]:
@@ -151,10 +156,10 @@ def _listed(value: Any, role: str, name: str) -> Messages:
             raise TokenizerError(f"message {number} of {name!r} is not an object")
         fields = cast("dict[str, Any]", message)
         if "from" in fields and "role" not in fields:
-            known = _ROLES.get(fields["from"])
+            known = _ROLES.get(str(fields["from"]))
             if known is None:
                 raise TokenizerError(
-                    f"message {number} is from {fields['from']!r}, which is unknown",
+                    f"message {number} of {name!r} is from {fields['from']!r}, which is unknown",
                     hint=f"known are {', '.join(_ROLES)}",
                 )
             fields = {"role": known, "content": fields.get("value")}

@@ -15,10 +15,11 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from bytemill.errors import TokenizerError
 from bytemill.tokenizer.chat import has_generation, render_chat, template_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -134,6 +135,10 @@ def check_messages(messages: Sequence[Message], n_prompt: int = 0) -> None:
             raise TokenizerError(
                 f"message {number} ({role}) has a content of type {type(content).__name__}, not str"
             )
+        if isinstance(content, list) and not all(
+            isinstance(part, Mapping) for part in cast("list[Any]", content)
+        ):
+            raise TokenizerError(f"message {number} ({role}) has a part of its content that is not an object")
         if any("\ud800" <= character <= "\udfff" for character in _characters(message)):
             raise TokenizerError(f"message {number} ({role}) has a lone surrogate, which UTF-8 cannot encode")
     if not any(message["role"] == "assistant" for message in messages[n_prompt:]):
