@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import psutil
 from playwright.sync_api import sync_playwright
-from tests.studio.browser.conftest import CHROMIUM, until
+from tests.studio.conftest import CHROMIUM, until
 
 from benchmarks import harness
 from benchmarks.harness import option

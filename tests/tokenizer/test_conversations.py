@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tokenizer.chat_families import CALL, FAMILIES, SHAPES, said
-from tests.tokenizer.conftest import BYTES, TRAINING_TEXT
+from tests.tokenizer.conftest import TRAINING_TEXT
 
 import bytemill
 from bytemill import Tokenizer, TokenizerError
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 from bytemill.tokenizer.conversations import render_conversation
+
+BYTES = {byte: bytes([byte]) for byte in range(256)}
 
 
 @lru_cache

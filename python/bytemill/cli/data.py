@@ -29,6 +29,7 @@ app.command("bytemill.cli.data_get:app", name="get", help="Download a well-known
 
 @app.command(
     sort_key=1,
+    usage="Usage: bytemill data encode [OPTIONS] TOKENIZER INPUTS... --output DIR",
     help_epilogue="""Examples:
   bytemill data encode tokenizer.json corpus.txt --output shards
   bytemill data encode gpt2 stories.txt -o shards --documents '<|endoftext|>'
@@ -36,7 +37,7 @@ app.command("bytemill.cli.data_get:app", name="get", help="Download a well-known
   bytemill data encode gpt2 web.parquet -o shards --validation-fraction 0.01
   bytemill data encode gpt2 books/ code/ -o shards --shuffle 1
   bytemill data encode gpt2 fineweb/ -o shards --executor ray --ray-address auto
-  bytemill data encode model/ --conversations chats.jsonl -o chats --max-tokens 2048""",
+  bytemill data encode model/ --conversations chats.jsonl -o chats""",
 )
 def encode(
     tokenizer_file: options.TokenizerFile,

@@ -136,12 +136,11 @@ def _run_training(
 Examples:
   bytemill lm tune sft base --data.train conversations --run.folder chat
   bytemill lm tune dpo chat --data.train pairs --run.folder preferred
-  bytemill lm tune grpo chat --tuning.prompts sums.jsonl --tuning.reward number \\
-    --run.folder solver
+  bytemill lm tune grpo chat --tuning.prompts sums.jsonl --run.folder solver
   bytemill lm train solver                       resume the run in folder solver
 
-Rows for grpo are JSON objects with the fields of --tuning.template (or `messages`)
-and `answer`. A reward of your own is a function of prompt, answer and row:
+Rows for grpo are JSON objects with the fields of --tuning.template, or
+`messages`, and `answer`. A reward of your own is a function:
   def reward(prompt, answer, row): return float(answer.strip() == row["answer"])
 and is named as --tuning.reward rewards.py:reward""",
 )

@@ -60,7 +60,7 @@ class ConversationSet:
         if not self.shards.has_masks:
             raise ShardError(
                 f"the shards in {folders[0]} are not of conversations",
-                hint="encode them: bytemill data encode TOKENIZER FILE.jsonl --conversations -o DIR",
+                hint="encode them: bytemill data encode TOKENIZER --conversations FILE.jsonl -o DIR",
             )
         ends = self.shards.conversation_ends()
         self._bounds = np.concatenate([[0], ends])
@@ -125,7 +125,8 @@ class _ConversationTask:
         if not config.data.train:
             raise RunConfigError(
                 "data.train is not set",
-                hint="add --data.train DIR, made with: bytemill data encode --conversations",
+                hint="add --data.train DIR, made with: "
+                "bytemill data encode TOKENIZER --conversations FILE.jsonl -o DIR",
             )
         folders = [Path(folder) for folder in config.data.train]
         length = config.model.context_length
@@ -193,7 +194,8 @@ class Dpo(_ConversationTask):
             if len(sides) != 2:
                 raise ShardError(
                     f"{folder} does not hold pairs of conversations",
-                    hint="encode rows with `chosen` and `rejected`: bytemill data encode --conversations",
+                    hint="encode rows with `chosen` and `rejected`: "
+                    "bytemill data encode TOKENIZER --conversations FILE.jsonl -o DIR",
                 )
         self._folders = [side for sides in pairs for side in sides]
         return [[sides[0] for sides in pairs], [sides[1] for sides in pairs]]

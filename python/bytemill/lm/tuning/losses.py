@@ -69,9 +69,13 @@ def dpo_losses(
     chosen = beta * (policy_chosen - reference_chosen)
     rejected = beta * (policy_rejected - reference_rejected)
     margin = chosen - rejected
-    log_sigmoid = torch.nn.functional.logsigmoid
-    losses = -log_sigmoid(margin) * (1 - label_smoothing) - log_sigmoid(-margin) * label_smoothing
+    losses = -_log_sigmoid(margin) * (1 - label_smoothing) - _log_sigmoid(-margin) * label_smoothing
     return DpoResult(losses, chosen.detach(), rejected.detach())
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    """Compute log σ(x) = min(x, 0) − log(1 + exp(−|x|)), which does not overflow."""
+    return x.clamp(max=0) - (-x.abs()).exp().log1p()
 
 
 def pair_dpo_loss(  # noqa: PLR0917 - two models, and the parts of a pair in their usual order

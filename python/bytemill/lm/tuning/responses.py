@@ -119,8 +119,10 @@ def response_log_probs(
 
 def token_entropy(logits: Tensor) -> Tensor:
     """Compute H = log Z − Σ p x of softmax(x) for logits x (..., vocab_size) -> (...), in nats."""
-    log_z = torch.logsumexp(logits, -1)
-    return log_z - ((logits - log_z[..., None]).exp() * logits).sum(-1)
+    x = logits - logits.amax(-1, keepdim=True)
+    exponentials = x.exp()
+    total = exponentials.sum(-1)
+    return total.log() - (exponentials * x).sum(-1) / total
 
 
 def masked_sum(values: Tensor, mask: Tensor, dim: int | None = None, *, divisor: float = 1.0) -> Tensor:
