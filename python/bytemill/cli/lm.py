@@ -31,6 +31,7 @@ SAMPLING = Group("Sampling", sort_key=-2)
 DISPLAY = Group("Display", sort_key=-1)
 
 Settings = Annotated[SettingOptions, Parameter(name="*")]
+TuneSettings = Annotated[TuneOptions, Parameter(name="*")]
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
 _UNSET = SettingOptions()
 _UNSET_TUNING = TuneOptions()
@@ -156,7 +157,7 @@ def tune_model(
     ],
     /,
     *,
-    settings: Annotated[TuneOptions, Parameter(name="*")] = _UNSET_TUNING,
+    settings: TuneSettings = _UNSET_TUNING,
     config: Annotated[
         Path | None, Parameter(help="TOML file with settings, in the form of `lm train`.")
     ] = None,

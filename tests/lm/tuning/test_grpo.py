@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,16 +15,18 @@ import torch
 
 from bytemill.errors import BytemillError, CorpusError, RunConfigError
 from bytemill.lm.model import TransformerLM
+from bytemill.lm.training.config import config_to_toml
 from bytemill.lm.training.metrics_log import MEASURED, read_metrics
 from bytemill.lm.training.saved_model import find_saved_model
 from bytemill.lm.tuning.rewards import REWARDS
 from bytemill.lm.tuning.tune import tune
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
+    from bytemill.lm.training.config import Resolved
 
-Make = "Callable[..., Resolved]"
+    Make = Callable[..., Resolved]
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -86,31 +89,24 @@ def test_a_run_that_was_stopped_repeats_itself(
 
 
 def _base(settings: Make) -> Path:
-    from pathlib import Path
-
     return Path(settings("grpo").config.training.init_from)
 
 
 def test_a_run_that_was_killed_repeats_itself(settings: Make, tmp_path: Path) -> None:
-    def command(folder: str) -> list[str]:
-        from bytemill.lm.training.config import config_to_toml
-
-        toml = tmp_path / f"{folder}.toml"
-        resolved = settings(
-            "grpo", run__folder=str(tmp_path / folder), training__steps=30, run__checkpoint_every=3
-        )
-        toml.write_text(config_to_toml(resolved))
-        return [sys.executable, "-m", "bytemill", "lm", "train", str(toml), "--quiet"]
-
-    subprocess.run(command("whole"), check=True)
-    killed = subprocess.Popen(command("killed"), start_new_session=True)
+    options = {"training__steps": 30, "run__checkpoint_every": 3}
+    tune(settings("grpo", run__folder=str(tmp_path / "whole"), **options))
+    resolved = settings("grpo", run__folder=str(tmp_path / "killed"), **options)
+    (tmp_path / "killed.toml").write_text(config_to_toml(resolved))
+    threads = ["--threads", str(torch.get_num_threads()), "--quiet"]  # of sums, which depend on their number
+    command = [sys.executable, "-m", "bytemill", "lm", "train", str(tmp_path / "killed.toml"), *threads]
+    killed = subprocess.Popen(command, start_new_session=True)
     while not (tmp_path / "killed" / "checkpoints").exists():
         assert killed.poll() is None
         time.sleep(0.02)
     time.sleep(0.2)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    subprocess.run(command("killed"), check=True)
+    tune(resolved)
     assert same(tmp_path / "whole", tmp_path / "killed")
 
 

@@ -264,4 +264,5 @@ def test_examples_are_packed_into_windows(tmp_path: Any) -> None:
         assert window["labels"].tolist() == ids[32 * number + 1 : 32 * number + 33]
     shuffled = PackedExamples(tok, path, 32, shuffle=True)
     assert len(shuffled) == len(plain)
-    assert any(not torch.equal(a["labels"], b["labels"]) for a, b in zip(plain, shuffled, strict=False))
+    both = zip((plain[n] for n in range(len(plain))), (shuffled[n] for n in range(len(plain))), strict=True)
+    assert any(not torch.equal(a["labels"], b["labels"]) for a, b in both)

@@ -26,7 +26,7 @@ MOST_TOKENS = 9
     ],
 )
 def test_policy_gradient_losses_are_those_of_trl(loss_type: str, level: str, how: PolicyGradient) -> None:
-    from trl import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     generator = torch.Generator().manual_seed(3)
     n, length = 6, 7

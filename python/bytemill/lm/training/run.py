@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.data import BatchReader
-    from bytemill.lm.training.metrics_log import Recorder
     from bytemill.lm.training.run_checkpoint import CheckpointWrite, ShardHashes
     from bytemill.lm.training.run_folder import RunFolder
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -372,6 +371,14 @@ class Speed:
         )
 
 
+class Record(Protocol):
+    """Stores and shows a record, as `metrics_log.Recorder` does."""
+
+    def __call__(self, kind: str, step: int, **values: Any) -> None:
+        """Store and show a record."""
+        ...
+
+
 class Task(Protocol):
     """What a run learns from, if not from the next id of text."""
 
@@ -389,7 +396,7 @@ class Task(Protocol):
         """Prepare what is needed before the first step, after the run was started or resumed."""
         ...
 
-    def accumulate(self, run: Run, record: Recorder) -> tuple[Tensor, int, Tensor]:
+    def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:
         """Accumulate the gradients of a step; see `trainer.accumulate_gradients`."""
         ...
 

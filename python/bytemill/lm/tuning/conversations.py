@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
-    from bytemill.lm.training.metrics_log import Recorder
-    from bytemill.lm.training.run import Run
+    from bytemill.lm.training.run import Record, Run
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 REFERENCE = "reference.npz"
@@ -161,7 +160,7 @@ class SequenceMeans(_ConversationTask):
 
     name = "tuning.loss_mean sequence"
 
-    def accumulate(self, run: Run, record: Recorder) -> tuple[Tensor, int, Tensor]:  # noqa: ARG002
+    def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:  # noqa: ARG002
         """Accumulate the gradients of a step; see `trainer.accumulate_gradients`."""
         numbers = self._next(run)
         total = torch.zeros((), device=run.device)
@@ -231,7 +230,7 @@ class Dpo(_ConversationTask):
         with autocast(run.device, run.dtype):
             return masked_sum(response_log_probs(model, inputs, labels).log_probs, mask, 1)
 
-    def accumulate(self, run: Run, record: Recorder) -> tuple[Tensor, int, Tensor]:
+    def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:
         """Accumulate the gradients of a step; see `trainer.accumulate_gradients`."""
         options, numbers = run.config.tuning, self._next(run)
         total = torch.zeros((), device=run.device)

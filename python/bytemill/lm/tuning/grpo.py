@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig, TuningConfig
-    from bytemill.lm.training.metrics_log import Recorder
-    from bytemill.lm.training.run import Run
+    from bytemill.lm.training.run import Record, Run
     from bytemill.lm.tuning.rewards import Reward
     from bytemill.lm.tuning.rows import Row
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -184,7 +183,7 @@ class Grpo:
             self._reference.use_kernels(run.model.kernels)
             find_saved_model(run.config.training.init_from).load_weights(self._reference)
 
-    def accumulate(self, run: Run, record: Recorder) -> tuple[Tensor, int, Tensor]:
+    def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:
         """Sample, and accumulate the gradients of the step's last update; the others are taken.
 
         Returns:
