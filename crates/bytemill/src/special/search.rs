@@ -139,9 +139,11 @@ impl Search {
                 }
                 end = space.end;
             }
+            if start >= end {
+                return None; // nothing is left of it, inside white space that the previous token stripped
+            }
             done = end;
-            // Nothing is left of a token that strips, inside white space that the previous one stripped.
-            (start < end).then_some(Found { start, end, index })
+            Some(Found { start, end, index })
         })
     }
 }

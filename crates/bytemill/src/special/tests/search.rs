@@ -42,8 +42,8 @@ fn reference_round(text: &str, tokens: &[(String, u32)], rules: &[Rules], late: 
         }
         if start < end {
             parts.push((String::new(), Some(tokens[index].1)));
+            done = end;
         }
-        done = end;
     }
     if done < text.len() {
         parts.push((text[done..].to_owned(), None));
@@ -164,7 +164,7 @@ fn white_space_beside_a_token_is_measured_once() {
     let rule = Rules { lstrip: true, rstrip: true, ..Rules::default() };
     let special = SpecialTokens::with_rules(vec![("\n".to_owned(), 0)], vec![rule]).unwrap();
     let text = "\n".repeat(1 << 20);
-    assert_eq!(special.find(&text).count(), 1 << 20);
+    assert_eq!(special.find(&text).count(), 1);
 }
 
 #[test]
