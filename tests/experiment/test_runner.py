@@ -244,7 +244,7 @@ def test_ctrl_c_ends_and_the_same_command_resumes(study_file: Path, finished: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="kills a group of processes")
+@pytest.mark.skipif(os.name != "posix", reason="platform: kills a group of processes")
 def test_kills_anywhere_leave_the_same_results(study_file: Path, finished: Path, tmp_path: Path):
     chance = random.Random(1)
     for number in range(20):

@@ -151,7 +151,7 @@ def test_targets_decode_to_the_contents_and_the_end_of_each_turn(
             "<|start|>user<|message|>c<|end|><|start|>assistant«<|channel|>analysis<|message|>t<|end|>"
             "<|start|>assistant<|channel|>final<|message|>d<|return|>»",
         ),
-        (  # the prompt of an answer goes on with <think>, which the text leaves out
+        (  # the prompt of an answer continues with <think>, which the text leaves out
             "DeepSeek R1",
             said("a", "<think>\nr\n</think>\n\nb", "c", "d"),
             "<｜begin▁of▁sentence｜><｜User｜>a<｜Assistant｜>«\n\nb<｜end▁of▁sentence｜>»"

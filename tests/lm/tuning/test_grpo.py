@@ -122,6 +122,8 @@ def test_a_run_that_was_killed_repeats_itself(settings: Make, tmp_path: Path) ->
         ({"tuning__reward": "nowhere.py:f"}, "there is no file nowhere.py"),
         ({"tuning__template": "{question}"}, "does not fit the row"),
         ({"training__init_from": ""}, "training.init_from is not set"),
+        ({"training__precision": "float16"}, "does not scale its loss"),
+        ({"training__accumulation": 2}, "training.accumulation has no meaning for grpo"),
     ],
 )
 def test_wrong_settings_are_errors_before_the_run(

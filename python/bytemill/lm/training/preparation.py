@@ -332,6 +332,17 @@ def load_initial_weights(model: TransformerLM, saved: SavedModel) -> None:
             parameter.copy_(source[name][: len(parameter)])
 
 
+def initial_model(run: Run) -> TransformerLM:
+    """Return the model that a run began with, in evaluation mode on the run's device.
+
+    Raises:
+        CheckpointError: The weights of `training.init_from` are gone or damaged.
+    """
+    model = TransformerLM(run.config.model, seed=0)
+    load_initial_weights(model, find_saved_model(run.config.training.init_from))
+    return model.to(run.device).eval().use_kernels(run.model.kernels)
+
+
 def _check_model(own: ModelConfig, initial: ModelConfig, path: str) -> None:
     """Raise RunConfigError if the weights of `initial` do not fit into a model of the shape `own`."""
     if own.position == "learned" and own.context_length > initial.context_length:

@@ -20,8 +20,7 @@ from bytemill.data.manifest import sets_of, shard_hashes
 from bytemill.errors import CheckpointError, RunConfigError, ShardError
 from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.device import autocast
-from bytemill.lm.model import TransformerLM
-from bytemill.lm.training.saved_model import find_saved_model
+from bytemill.lm.training.preparation import initial_model
 from bytemill.lm.tuning.losses import dpo_losses
 from bytemill.lm.tuning.responses import masked_sum, response_log_probs
 from bytemill.system.atomic_files import write_bytes
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.run import Record, Run
@@ -210,25 +210,24 @@ class Dpo(_ConversationTask):
         if run.step:
             self._reference = _read_reference(path, key)
             return
-        model = TransformerLM(run.config.model, device="meta").to_empty(device=run.device)
-        model.use_kernels(run.model.kernels)
-        find_saved_model(run.config.training.init_from).load_weights(model)
+        model = initial_model(run)
         n = len(self.batches.sets[0])
         found = np.zeros((2, n))
         with torch.no_grad():
             for side in range(2):
                 for numbers in self._passes(run, list(range(n))):
-                    found[side, numbers] = self._sums(run, model, side, numbers).double().cpu().numpy()
+                    sums, _ = self._sums(run, model, side, numbers)
+                    found[side, numbers] = sums.double().cpu().numpy()
         self._reference = found
         file = io.BytesIO()
         np.savez(file, log_probs=found, key=np.array(key), sha256=np.array(_digest(found)))
         write_bytes(path, file.getvalue())
 
-    def _sums(self, run: Run, model: TransformerLM, side: int, numbers: list[int]) -> Tensor:
-        """Return the log-probability of the targets of each conversation, (n,)."""
+    def _sums(self, run: Run, model: TransformerLM, side: int, numbers: list[int]) -> tuple[Tensor, int]:
+        """Return the log-probability of the targets of each conversation, (n,), and the number of targets."""
         inputs, labels, mask = (part.to(run.device) for part in self.batches.sets[side].batch(numbers))
         with autocast(run.device, run.dtype):
-            return masked_sum(response_log_probs(model, inputs, labels).log_probs, mask, 1)
+            return masked_sum(response_log_probs(model, inputs, labels).log_probs, mask, 1), int(mask.sum())
 
     def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:
         """Accumulate the gradients of a step; see `trainer.accumulate_gradients`."""
@@ -237,10 +236,10 @@ class Dpo(_ConversationTask):
         chosen, rejected = 0.0, 0.0
         n_right = n_tokens = 0
         for own in self._passes(run, numbers):
-            sums = [self._sums(run, run.model, side, own) for side in range(2)]
+            (good, n_good), (bad, n_bad) = (self._sums(run, run.model, side, own) for side in range(2))
             reference = torch.tensor(self._reference[:, own], dtype=torch.float32, device=run.device)
             result = dpo_losses(
-                sums[0], sums[1], reference[0], reference[1],
+                good, bad, reference[0], reference[1],
                 beta=options.beta, label_smoothing=options.label_smoothing,
             )  # fmt: skip
             loss = result.losses.sum() / len(numbers)
@@ -249,7 +248,7 @@ class Dpo(_ConversationTask):
             chosen += float(result.chosen_rewards.sum())
             rejected += float(result.rejected_rewards.sum())
             n_right += int((result.chosen_rewards > result.rejected_rewards).sum())
-            n_tokens += sum(int(part.batch(own)[2].sum()) for part in self.batches.sets)
+            n_tokens += n_good + n_bad
         n = len(numbers)
         record(
             "preference",

@@ -22,10 +22,9 @@ from bytemill.lm.device import autocast
 from bytemill.lm.generation.decoding import sample_continuations
 from bytemill.lm.generation.sampling import SamplingParameters
 from bytemill.lm.generation.text_generation import ids_without_token
-from bytemill.lm.model import TransformerLM
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.tensors import split as cut
-from bytemill.lm.training.saved_model import find_saved_model
+from bytemill.lm.training.preparation import initial_model
 from bytemill.lm.tuning.policy_gradient import (
     PRESETS,
     PolicyGradient,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig, TuningConfig
     from bytemill.lm.training.run import Record, Run
@@ -179,9 +179,7 @@ class Grpo:
         self._stop_ids = special - ({run.bos_id} - {None})
         self._excluded = sorted(ids_without_token(run.tokenizer, run.config.model.vocab_size))
         if run.config.tuning.kl_weight:
-            self._reference = TransformerLM(run.config.model, device="meta").to_empty(device=run.device)
-            self._reference.use_kernels(run.model.kernels)
-            find_saved_model(run.config.training.init_from).load_weights(self._reference)
+            self._reference = initial_model(run)
 
     def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:
         """Sample, and accumulate the gradients of the step's last update; the others are taken.
@@ -288,8 +286,9 @@ class Grpo:
         sums = {"loss": 0.0, "entropy": 0.0, "clip_share": 0.0, **({"kl": 0.0} if self._reference else {})}
         for update, parts in enumerate(passes):
             if update:
-                clip_gradients(run.model.parameters(), run.config.optimizer.clip or math.inf)
-                run.optimizer.step()
+                norm = clip_gradients(run.model.parameters(), run.config.optimizer.clip or math.inf)
+                if math.isfinite(float(norm)):
+                    run.optimizer.step()
                 run.optimizer.zero_grad(set_to_none=True)
             n_update_tokens = int(sum(batch.response_mask[rows].sum() for rows in parts))
             for rows in parts:
@@ -356,7 +355,7 @@ def prompt_of(row: Row, template: str, tokenizer: Tokenizer, bos_id: int | None)
     else:
         try:
             text = template.format(**row)
-        except (KeyError, IndexError, ValueError) as error:
+        except (LookupError, ValueError, AttributeError, TypeError) as error:
             raise CorpusError(
                 f"the template {template!r} does not fit the row {_short(str(row))}: {error!r}",
                 hint="name fields of the rows: --tuning.template 'Question: {question}\\nAnswer:'",

@@ -31,7 +31,7 @@ def read_rows(path: str | os.PathLike[str], fields: Sequence[str]) -> list[Row]:
     for position, line in _lines(path):
         try:
             row: Any = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorpusError(f"{position} is not JSON: {error}") from error
         if not isinstance(row, dict):
             raise CorpusError(f"{position} is not a JSON object", hint=_hint(fields))

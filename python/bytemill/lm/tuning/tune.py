@@ -63,6 +63,20 @@ def tune(
         make_task = SequenceMeans
     if make_task is None:
         return train_on_devices(resolved, n_processes, overwrite=overwrite, on_record=on_record)
+    training = config.training
+    if training.precision == "float16":
+        raise RunConfigError(
+            f"{config.tuning.method} does not scale its loss, as float16 needs",
+            hint="choose bfloat16 or float32",
+        )
+    if training.batch_ramp_steps or (config.tuning.method == "grpo" and training.accumulation > 1):
+        name = "batch_ramp_steps" if training.batch_ramp_steps else "accumulation"
+        raise RunConfigError(
+            f"training.{name} has no meaning for {config.tuning.method}",
+            hint="leave it out; --tuning.prompts-per-step sets the answers of a step"
+            if config.tuning.method == "grpo"
+            else "leave it out",
+        )
     if n_processes > 1:
         raise RunConfigError(f"{config.tuning.method} runs in one process", hint="leave --devices out")
     return train(resolved, overwrite=overwrite, on_record=on_record, task=make_task())
