@@ -24,7 +24,7 @@ from bytemill.lm.evaluate import (
     read_items,
 )
 from bytemill.lm.generation.decoding import generate
-from bytemill.lm.hellaswag import _batches  # pyright: ignore[reportPrivateUsage]
+from bytemill.lm.multiple_choice import _batches  # pyright: ignore[reportPrivateUsage]
 from bytemill.lm.inspection import surprisal, trace
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
