@@ -24,10 +24,10 @@ from bytemill.lm.evaluate import (
     read_items,
 )
 from bytemill.lm.generation.decoding import generate
-from bytemill.lm.multiple_choice import _batches  # pyright: ignore[reportPrivateUsage]
 from bytemill.lm.inspection import surprisal, trace
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
+from bytemill.lm.multiple_choice import _batches  # pyright: ignore[reportPrivateUsage]
 from tests.support.examples import few
 
 from .conftest import Corpus

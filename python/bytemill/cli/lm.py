@@ -1,18 +1,17 @@
 """`bytemill lm`: train, tune, generate, eval, plan, import, export."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import lm_interchange, options, output
+from bytemill.cli import lm_evaluate, lm_interchange, options, output
 from bytemill.cli.app import HELP_ALL
 from bytemill.cli.failures import interruptible
 from bytemill.cli.lm_config import SettingOptions, TuneOptions, resolve_options
+from bytemill.cli.lm_evaluate import Device, Kernels, Run, Weights
 from bytemill.errors import RunConfigError
-from bytemill.lm.model_config import KernelName
 from bytemill.lm.optimizers import OptimizerName
 from bytemill.lm.planning import CheckpointingName, Precision
 from bytemill.lm.presets import PRESETS
@@ -35,18 +34,6 @@ TuneSettings = Annotated[TuneOptions, Parameter(name="*")]
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
 _UNSET = SettingOptions()
 _UNSET_TUNING = TuneOptions()
-Run = Annotated[Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")]
-Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
-Kernels = Annotated[
-    KernelName,
-    Parameter(
-        help="Implementation: the fastest for the device (auto), torch's, Triton's, or the readable reference."
-    ),
-]
-Weights = Annotated[
-    Literal["auto", "average", "trained"],
-    Parameter(help="Trained weights, or their moving average; auto: the average if the run kept one."),
-]
 
 
 @app.command(
@@ -370,129 +357,18 @@ def chat(
         run_prompt(trained, requested, Chat(trained, system))
 
 
-@app.command(
+app.command(
+    lm_evaluate.evaluate,
     name="eval",
     sort_key=5,
     help_epilogue="""Examples:
   bytemill lm eval mine --text novel.txt
   bytemill lm eval mine --shards validation --stride 64 --json
-  bytemill lm eval mine --hellaswag items.jsonl --limit 1000""",
+  bytemill lm eval mine --hellaswag items.jsonl --limit 1000
+  bytemill lm eval mine --task mmlu=mmlu --shots 5 --results scores.jsonl
+  bytemill lm eval chat --task gsm8k=test.jsonl --chat --max-tokens 200
+  bytemill lm eval mine --task arc=ARC-Easy-Test.jsonl --against other""",
 )
-def evaluate(
-    run: Run,
-    /,
-    *,
-    text: Annotated[tuple[str, ...], Parameter(consume_multiple=True, help="Text files to score.")] = (),
-    shards: Annotated[
-        tuple[Path, ...], Parameter(consume_multiple=True, help="Shard folders to score.")
-    ] = (),
-    hellaswag: Annotated[
-        Path | None, Parameter(help="HellaSwag file: JSON lines, or six lines per item.")
-    ] = None,
-    stride: Annotated[
-        int | None,
-        Parameter(
-            validator=Number(gte=1),
-            help="Tokens between windows, by default the context length; a smaller stride gives each token more "
-            "context and takes longer.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, Parameter(validator=Number(gte=1), help="Score only the first N HellaSwag items.")
-    ] = None,
-    results: Annotated[
-        Path | None, Parameter(help="Save HellaSwag results to this file, and resume from it.")
-    ] = None,
-    by_class: Annotated[
-        bool,
-        Parameter(
-            negative=(),
-            help="Also show the loss by class of token (words, digits, punctuation, white space) and by frequency.",
-        ),
-    ] = False,
-    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Windows per batch.")] = 16,
-    device: Device = "auto",
-    weights: Weights = "auto",
-    kernels: Kernels = "auto",
-    threads: options.ModelThreads = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Evaluate a model: loss, perplexity and bits per byte, HellaSwag accuracy.
-
-    Bits per byte are comparable between models with different tokenizers. Special
-    tokens count in loss and perplexity, but not in bits per byte.
-    """
-    from bytemill.cli.lm_views import write_scores
-    from bytemill.cli.output import ProgressDisplay
-    from bytemill.lm.device import memory_errors, use_threads
-    from bytemill.lm.evaluate import (
-        HellaSwagScore,
-        LossByClass,
-        evaluate_hellaswag,
-        read_items,
-        score_shards,
-        score_text_file,
-    )
-    from bytemill.lm.training.saved_model import load_trained
-
-    if not (text or shards or hellaswag):
-        raise CycloptsError("nothing to evaluate on: give --text, --shards or --hellaswag")
-    items = None if hellaswag is None else read_items(hellaswag)[:limit]
-    use_threads(threads)
-    trained = load_trained(run, device, weights, kernels)
-    context = trained.config.model.context_length
-    if stride is not None and stride > context:
-        raise CycloptsError(f"--stride {stride} is more than the model's context of {context} tokens")
-    hint = "run the same command again to " + ("start over" if results is None else f"resume from {results}")
-    with interruptible(hint), memory_errors("lower --batch-size"), ProgressDisplay(quiet=quiet) as display:
-
-        def show(name: str, unit: str) -> Callable[[int, int], None]:
-            return lambda done, total: display.update(name, unit, done, total)
-
-        windows: dict[str, Any] = {"stride": stride, "batch_size": batch_size}
-        model, tokenizer = trained.model, trained.tokenizer
-        classes = {
-            name: LossByClass(tokenizer, model.config.vocab_size, model.lm_head.weight.device)
-            for name in ((*text, *map(str, shards)) if by_class else ())
-        }
-        texts = {
-            name: score_text_file(
-                model,
-                tokenizer,
-                name,
-                bos_id=trained.bos_id,
-                documents=trained.documents(),
-                progress=show(f"scoring {name}", "tokens"),
-                by_class=classes.get(name),
-                **windows,
-            )
-            for name in text
-        } | {
-            str(folder): score_shards(
-                model,
-                tokenizer,
-                folder,
-                documents=trained.documents(folder),
-                progress=show(f"scoring {folder}", "tokens"),
-                by_class=classes.get(str(folder)),
-                **windows,
-            )
-            for folder in shards
-        }
-        endings: dict[str, HellaSwagScore] = {}
-        if items is not None:
-            endings[str(hellaswag)] = evaluate_hellaswag(
-                model,
-                tokenizer,
-                items,
-                bos_id=trained.bos_id,
-                batch_size=batch_size,
-                results=results,
-                progress=show("HellaSwag", "items"),
-            )
-    if not quiet or as_json:
-        write_scores(trained, texts, endings, classes, as_json=as_json)
 
 
 @app.command(

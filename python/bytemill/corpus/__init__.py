@@ -5,7 +5,7 @@ from bytemill.corpus.documents import CorpusCounts, DocumentBatch, DocumentSourc
 from bytemill.corpus.formats import CorpusFormat, register_corpus_format
 from bytemill.corpus.options import parse_bytes
 from bytemill.corpus.sources import CorpusInputs, Source, resolve_inputs
-from bytemill.corpus.streams import not_utf8, read_blocks
+from bytemill.corpus.streams import not_utf8, read_blocks, read_decompressed
 
 __all__ = [
     "Corpus",
@@ -20,6 +20,7 @@ __all__ = [
     "not_utf8",
     "parse_bytes",
     "read_blocks",
+    "read_decompressed",
     "register_corpus_format",
     "resolve_inputs",
 ]

@@ -296,6 +296,21 @@ def read_blocks(source: Source, block_bytes: int = BLOCK_BYTES) -> Generator[byt
             yield block
 
 
+def read_decompressed(source: Source, block_bytes: int = BLOCK_BYTES) -> Generator[bytes]:
+    """Yield the bytes of a source, decompressed, in non-empty blocks of at most `block_bytes`, cut at any byte.
+
+    Raises:
+        CorpusError: Reading fails, or the compressed data is damaged.
+    """
+    with open_stream(source, 0, threading.Event()) as stream:
+        is_last = False
+        while not is_last:
+            block, is_last = stream.block(block_bytes)
+            if block:
+                yield bytes(block)
+            stream.advance(len(block))
+
+
 def not_utf8(source: Source, error: UnicodeDecodeError) -> CorpusError:
     """Make the error for malformed UTF-8.
 

@@ -1,4 +1,7 @@
-"""Statistics of studies: intervals over seeds, paired differences, correction for many, power, rank correlation."""
+"""Statistics of studies and benchmarks.
+
+Intervals over seeds, accuracies, paired differences, correction for many, power, rank correlation.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,35 @@ class Difference(Mean):
     def detectable(self) -> float | None:
         """The smallest difference that as many seeds show in 80 % of studies."""
         return None if self.deviation is None else detectable_difference(self.deviation, self.n)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The mean score of items, which are right (1) or wrong (0), or have a score between."""
+
+    value: float
+    n: int
+    standard_error: float | None
+    """Standard deviation of the scores / √n; None for one item."""
+    interval: tuple[float, float] | None
+    """95 % interval: Wilson's for scores of 0 and 1, otherwise by bootstrap over items; None for one item of these."""
+
+
+@dataclass(frozen=True)
+class AccuracyDifference:
+    """The difference of two models' accuracies on the same items."""
+
+    value: float
+    n: int
+    n_first: int
+    """Items on which the first model scores higher."""
+    n_second: int
+    """Items on which the second model scores higher."""
+    interval: tuple[float, float] | None
+    """95 % interval by bootstrap over items; None if the models score all items alike."""
+    p: float | None
+    """Two-sided, of McNemar's exact test for scores of 0 and 1, otherwise of the paired t test; None for one item of
+    these."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +150,62 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
     elif own.deviation is not None:
         p = 1.0 if own.value == 0 else 0.0
     return Difference(own.value, own.n, own.deviation, own.half_width, p)
+
+
+def accuracy(scores: Sequence[float]) -> Accuracy:
+    """Return the mean score of items with its standard error and interval.
+
+    Wilson's score interval (Wilson 1927) never leaves [0, 1], and is not empty where all items are right or wrong.
+
+    Args:
+        scores: Score of each item, from 0 to 1; at least one.
+
+    >>> own = accuracy([1] * 3 + [0] * 7)
+    >>> own.value, [round(end, 4) for end in own.interval], round(own.standard_error, 4)
+    (0.3, [0.1078, 0.6032], 0.1528)
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    n, value = len(values), float(values.mean())
+    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else None
+    if not _is_binary(values):
+        return Accuracy(value, n, error, ratio_interval(values, np.ones(n)))
+    test = _scipy.stats.binomtest(int(values.sum()), n)
+    ends = test.proportion_ci(confidence_level=LEVEL, method="wilson")
+    return Accuracy(value, n, error, (float(ends.low), float(ends.high)))
+
+
+def accuracy_difference(first: Sequence[float], second: Sequence[float]) -> AccuracyDifference:
+    """Compare the scores of two models on the same items: first − second.
+
+    McNemar's exact test asks whether the items on which one model alone is right divide like tosses of a coin.
+
+    Args:
+        first: Score of each item, from 0 to 1; at least one.
+        second: Scores of the other model, in the same order.
+
+    >>> own = accuracy_difference([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 1, 0])
+    >>> round(own.value, 4), own.n_first, own.n_second, own.p
+    (0.6667, 4, 0, 0.125)
+    """
+    a, b = (np.asarray(scores, dtype=np.float64) for scores in (first, second))
+    n, (n_first, n_second) = len(a), (int((a > b).sum()), int((a < b).sum()))
+    n_apart = n_first + n_second
+    if _is_binary(a) and _is_binary(b):
+        p = float(_scipy.stats.binomtest(n_first, n_apart).pvalue) if n_apart else 1.0
+    else:
+        p = paired_difference(a.tolist(), b.tolist()).p
+    return AccuracyDifference(
+        float((a - b).mean()),
+        n,
+        n_first,
+        n_second,
+        ratio_interval(a - b, np.ones(n)) if n_apart else None,
+        p,
+    )
+
+
+def _is_binary(values: NDArray[np.float64]) -> bool:
+    return bool(np.isin(values, (0.0, 1.0)).all())
 
 
 def detectable_difference(deviation: float, n: int) -> float | None:

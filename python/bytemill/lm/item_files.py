@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill.corpus import read_blocks, resolve_inputs
+from bytemill.corpus import read_decompressed, resolve_inputs
 from bytemill.errors import CorpusError
 from bytemill.storage import url_of
 
@@ -30,7 +30,7 @@ def read_text(path: str | os.PathLike[str], *, hint: str | None = None) -> str:
             raise CorpusError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
         if not n_bytes:
             raise CorpusError(f"{path} contains no items", hint=hint)
-    data = b"".join(bytes(block) for source in resolve_inputs([path]) for block in read_blocks(source))
+    data = b"".join(block for source in resolve_inputs([path]) for block in read_decompressed(source))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -51,10 +51,14 @@ class MultipleChoiceItem:
         """Return what results depend on, for JSON."""
         return {"context": self.context, "endings": self.endings, "label": self.label}
 
+    def example(self) -> str:
+        """Return the item with its correct ending, as an example before others."""
+        return f"{self.context} {self.endings[self.label]}"
+
     @property
     def own_text(self) -> str:
         """The text of the item, without a prompt."""
-        return self.text or f"{self.context} {self.endings[self.label]}"
+        return self.text or self.example()
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ class MultipleChoiceScore:
 
 
 @dataclass(frozen=True)
-class _Ending:
+class Ending:
+    """The ids of an ending after its context."""
+
     ids: NDArray[np.int32]
     """Ids of context and ending, as many as fit."""
     n_ending: int
@@ -139,7 +145,7 @@ def evaluate_multiple_choice(
         limit = batch_size * model.config.context_length
         for batch in _batches(remaining, lambda number: _n_padded(endings[number]), limit):
             rows = [ending for number in batch for ending in endings[number]]
-            sums = iter(_log_likelihoods(model, rows, dtype))
+            sums = iter(log_likelihoods(model, rows, dtype)[0])
             for number in batch:
                 own = endings.pop(number)
                 known.add(
@@ -173,7 +179,7 @@ def chat_prompt(tokenizer: Tokenizer, said: str) -> str:
 
 def _endings(
     model: TransformerLM, tokenizer: Tokenizer, item: MultipleChoiceItem, bos_id: int | None, chat: bool
-) -> list[_Ending]:
+) -> list[Ending]:
     """Encode each ending after the context; white space before an ending belongs to it."""
     encode = tokenizer.encode if chat else tokenizer.encode_ordinary
     whole_context = chat_prompt(tokenizer, item.context) if chat else item.context
@@ -187,7 +193,7 @@ def _endings(
     return [_cut(before, whole, model.config.context_length) for whole in wholes]
 
 
-def _cut(before: list[int], whole: list[int], context_length: int) -> _Ending:
+def _cut(before: list[int], whole: list[int], context_length: int) -> Ending:
     # A token may span the end of the context; the last token is always one of the ending.
     n_ending = max(1, len(whole) - len(before))
     whole = [before[0], *whole] if n_ending == len(whole) else whole
@@ -195,12 +201,10 @@ def _cut(before: list[int], whole: list[int], context_length: int) -> _Ending:
     n_kept = min(n_ending, context_length)
     whole = whole[: len(whole) - n_ending + n_kept]
     kept = whole[-(context_length + 1) :]
-    return _Ending(
-        np.array(kept, np.int32), n_kept, len(kept) < len(whole), whole[: len(before)] == before
-    )
+    return Ending(np.array(kept, np.int32), n_kept, len(kept) < len(whole), whole[: len(before)] == before)
 
 
-def _n_padded(endings: list[_Ending]) -> int:
+def _n_padded(endings: list[Ending]) -> int:
     return len({ending.inputs for ending in endings}) * max(len(ending.ids) for ending in endings)
 
 
@@ -217,8 +221,19 @@ def _batches(items: Sequence[int], n_padded: Callable[[int], int], limit: int) -
 
 
 @torch.inference_mode()
-def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch.dtype) -> list[float]:
-    """Return the log-likelihood of each ending after its context, in nats."""
+def log_likelihoods(
+    model: TransformerLM, rows: Sequence[Ending], dtype: torch.dtype = torch.float32
+) -> tuple[list[float], list[bool]]:
+    """Return the log-likelihood of each ending in nats, and whether each of its tokens is the most likely one.
+
+    Args:
+        model: The model; it is set to evaluation mode.
+        rows: Endings after their contexts.
+        dtype: Type of matrix products.
+
+    Raises:
+        NotFiniteError: The weights or the logits are not finite.
+    """
     device = next(model.parameters()).device
     model.eval()
     length = max(len(row.ids) for row in rows) - 1
@@ -232,6 +247,7 @@ def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch
     with autocast(device, dtype):
         hidden = model.hidden(ids.to(device))
     losses: list[torch.Tensor] = []
+    is_greedy: list[torch.Tensor] = []
     for row in rows:
         # Compute only the logits of the ending; those of all positions would take far more memory.
         end = len(row.ids) - 1
@@ -239,10 +255,11 @@ def _log_likelihoods(model: TransformerLM, rows: Sequence[_Ending], dtype: torch
             logits = model.logits(hidden[numbers[row.inputs], end - row.n_ending : end])
         targets = torch.tensor(row.ids[-row.n_ending :], dtype=torch.int64, device=device)
         losses.append(token_losses(logits, targets).double().sum())
+        is_greedy.append((logits.argmax(-1) == targets).all())
     sums = [-float(loss) for loss in torch.stack(losses).cpu()]  # waits for the device once
     if not all(map(math.isfinite, sums)):
         raise not_finite(model)
-    return sums
+    return sums, [bool(own) for own in torch.stack(is_greedy).cpu()]
 
 
 def multiple_choice_score(

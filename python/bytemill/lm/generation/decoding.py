@@ -192,6 +192,7 @@ def sample_continuations(
     stop_ids: Collection[int] = (),
     excluded_ids: Collection[int] = (),
     precision: Precision = "auto",
+    is_last: Callable[[NextToken], bool] | None = None,
 ) -> list[list[int]]:
     """Continue prompts of equal length in one batch, each once.
 
@@ -199,6 +200,7 @@ def sample_continuations(
         model: As in `generate`, like all parameters that are not listed here.
         prompts: Ids of each prompt.
         seeds: Seed of each continuation.
+        is_last: Return True if the continuation ends after the token, as in `next_tokens`.
 
     Returns:
         The new ids of each prompt, with the stop id at their end if there was one.
@@ -222,7 +224,7 @@ def sample_continuations(
         with_logits=False,
     )
     found: list[list[int]] = [[] for _ in prompts]
-    for token in _tokens(request, stop_ids=stop_ids):
+    for token in _tokens(request, stop_ids=stop_ids, is_last=is_last):
         found[token.sample].append(token.id)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from bytemill.corpus import read_blocks, resolve_inputs
+from bytemill.corpus import read_decompressed, resolve_inputs
 from bytemill.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the lines that are not blank, each with its file and number."""
     for source in resolve_inputs([path]):
         rest, number = b"", 0
-        for block in (*read_blocks(source), b"\n"):
+        for block in (*read_decompressed(source), b"\n"):
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
                 number += 1

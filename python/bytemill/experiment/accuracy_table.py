@@ -1,0 +1,62 @@
+"""The rows of an evaluation: accuracies with intervals, on all items and on those that training did not see."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from bytemill.experiment.statistics import Accuracy, AccuracyDifference, accuracy, accuracy_difference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class AccuracyRow:
+    """The accuracy by one measure."""
+
+    measure: str
+    all: Accuracy
+    clean: Accuracy | None
+    """On the items without an overlap with training data; None without such items or a search."""
+    by_group: dict[str, Accuracy]
+    """By subject, if the items have one."""
+    against: AccuracyDifference | None
+    """This model − another one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dict for JSON."""
+        return asdict(self)
+
+
+def accuracy_rows(
+    scores: Mapping[str, Sequence[float]],
+    *,
+    groups: Sequence[str],
+    overlapping: Sequence[bool] | None = None,
+    others: Mapping[str, Sequence[float]] | None = None,
+) -> list[AccuracyRow]:
+    """Return a row for each measure.
+
+    Args:
+        scores: Score of each item, by measure.
+        groups: Group of each item; empty for none.
+        overlapping: Whether each item overlaps with training data.
+        others: Scores of another model on the same items.
+    """
+    rows: list[AccuracyRow] = []
+    for measure, own in scores.items():
+        clean = [score for score, seen in zip(own, overlapping or (), strict=False) if not seen]
+        by_group: dict[str, list[float]] = {}
+        for score, group in zip(own, groups, strict=True):
+            by_group.setdefault(group, []).append(score)
+        rows.append(
+            AccuracyRow(
+                measure,
+                accuracy(own),
+                accuracy(clean) if clean else None,
+                {name: accuracy(values) for name, values in by_group.items() if name},
+                None if others is None else accuracy_difference(own, others[measure]),
+            )
+        )
+    return rows
