@@ -129,17 +129,17 @@ def _compare(trained: Any, folder: Path, entry: str, options: argparse.Namespace
     return rows
 
 
+def _as_text(loader: Any, node: Any) -> str:
+    return loader.construct_scalar(node)
+
+
 def _harness_samples(
     folder: Path, name: str, rows_of: tuple[list[str], list[Any], list[Any]], options: argparse.Namespace
 ) -> dict[str, dict[int, Any]]:
     """Samples of lm-evaluation-harness by filter and number of item, with the task files that it comes with."""
-    import lm_eval
     import yaml
-    from lm_eval.api.task import ConfigurableTask
-    from lm_eval.evaluator import evaluate
-    from lm_eval.models.huggingface import HFLM
 
-    tasks = Path(lm_eval.__file__).parent / "tasks"
+    tasks = Path(harness.require("lm_eval").__file__).parent / "tasks"
     own, rows, shown = rows_of
     config: dict[str, Any] = {}
     for path in own:
@@ -147,14 +147,12 @@ def _harness_samples(
         class Loader(yaml.SafeLoader):
             """Reads `!function`, which is replaced below."""
 
-        Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+        Loader.add_constructor("!function", _as_text)
         config |= yaml.load((tasks / path).read_text(), Loader)  # noqa: S506 - a SafeLoader
     for key in ("include", "tag", "group", "process_docs", "task_alias", "dataset_name"):
         config.pop(key, None)
     if name == "hellaswag":
-        from lm_eval.tasks.hellaswag.utils import process_docs
-
-        config["process_docs"] = process_docs
+        config["process_docs"] = harness.require("lm_eval.tasks.hellaswag.utils").process_docs
     files = {"test": str(folder / f"{name}-test.json"), "dev": str(folder / f"{name}-dev.json")}
     Path(files["test"]).write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path(files["dev"]).write_text("".join(json.dumps(row) + "\n" for row in shown or rows[:1]))
@@ -171,11 +169,11 @@ def _harness_samples(
     }
     if "generation_kwargs" in config:
         config["generation_kwargs"]["max_gen_toks"] = options.max_tokens
-    language_model = HFLM(
+    language_model = harness.require("lm_eval.models.huggingface").HFLM(
         pretrained=str(folder / "theirs"), device="cpu", batch_size=1, max_length=options.context
     )
-    task = ConfigurableTask(config=config)
-    outcome: Any = evaluate(
+    task = harness.require("lm_eval.api.task").ConfigurableTask(config=config)
+    outcome: Any = harness.require("lm_eval.evaluator").evaluate(
         language_model, {name: task}, apply_chat_template=options.chat, bootstrap_iters=0, log_samples=True
     )
     by_filter: dict[str, dict[int, Any]] = {}

@@ -361,6 +361,32 @@ def test_eval_scores_text_shards_and_hellaswag(trained: str, data: str, run: Run
     assert run(f"lm eval {trained} --text corpus.txt --stride 17").status == 2
 
 
+def test_eval_scores_tasks_beside_another_model_and_training_data(trained: str, data: str, run: Run):
+    item = {"question": "the cat", "choices": {"text": ["sat", "ate"], "label": ["A", "B"]}, "answerKey": "A"}
+    Path("arc.jsonl").write_text(f"{json.dumps(item)}\n" * 3)
+    Path("sums.jsonl").write_text('{"question": "the cat", "answer": "#### 1"}\n')
+    own = f"lm eval {trained} --task arc=arc.jsonl --task gsm8k=sums.jsonl --max-tokens 4 --results scores.jsonl"
+    outcome = run(own)
+    assert outcome.status == 0, outcome.err
+    for expected in ("accuracy by", "95 % interval", "characters", "flexible", "GSM8K"):
+        assert expected in outcome.out
+    searched = run(own, "--overlap", "shards", "--against", trained)
+    for expected in ("clean items", "difference", "0 of 3 items", "3 have fewer than 13 words", "better"):
+        assert expected in searched.out, searched.err
+    outcome = run(own, "--against", "scores.jsonl", "--json")
+    first, second = json.loads(outcome.out)["tasks"]
+    assert (first["task"], second["task"], first["n_items"]) == ("arc", "gsm8k", 3)
+    assert {row["measure"]: row["against"]["p"] for row in first["measures"]}["bytes"] == 1
+    assert "of other items" in run(own, "--against", "scores.jsonl", "--limit", "2").err
+    for words, message in (
+        ("--task arcc=arc.jsonl", "did you mean arc?"),
+        ("--task arc=arc.jsonl --shots 1", "--examples arc=FILE"),
+        ("--core .", "cannot read core.yaml"),
+        (f"--text arc.jsonl --against {trained}", "need a --task"),
+    ):
+        assert message in run(f"lm eval {trained} {words}").err
+
+
 def test_a_damaged_checkpoint_or_another_tokenizer_is_refused(trained: str, run: Run):
     Path("mine/tokenizer.json").rename("kept.json")
     assert "tokenizer.json is missing" in run(f"lm generate {trained} a").err

@@ -11,7 +11,10 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytemill.experiment.accuracy_table import accuracy_rows
 from bytemill.experiment.statistics import (
+    accuracy,
+    accuracy_difference,
     choose_rate,
     detectable_difference,
     holm,
@@ -134,3 +137,50 @@ def test_the_gain_over_the_unigram_distribution_is_that_of_all_documents():
     assert learning(bits[:1], unigram[:1], 3).interval is None
     assert not learning(unigram * 0.91, unigram, 30).is_clear
     assert not learning(np.zeros(1), np.zeros(1), 1).is_clear
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=40))
+def test_intervals_of_accuracies_are_wilsons(right: list[bool]):
+    found, n = accuracy(right), len(right)
+    p, z = sum(right) / n, scipy.stats.norm.ppf(0.975)
+    centre, width = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    assert found.interval == pytest.approx(
+        [(centre + s * width) / (1 + z * z / n) for s in (-1, 1)], abs=1e-9
+    )
+    assert found.value == pytest.approx(p)
+    assert found.standard_error == pytest.approx(math.sqrt(p * (1 - p) / (n - 1)))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
+def test_two_models_are_compared_by_mcnemars_exact_test(pairs: list[tuple[bool, bool]]):
+    found = accuracy_difference([a for a, _ in pairs], [b for _, b in pairs])
+    b, c = (sum(pair == wanted for pair in pairs) for wanted in ((True, False), (False, True)))
+    tail = sum(math.comb(b + c, k) for k in range(min(b, c) + 1)) / 2 ** (b + c)
+    assert found.p == pytest.approx(min(1, 2 * tail))
+    assert (found.n_first, found.n_second, found.value) == (b, c, pytest.approx((b - c) / len(pairs)))
+    assert (found.interval is None) == (b + c == 0 or len(pairs) == 1)
+
+
+def test_scores_between_right_and_wrong_have_intervals_too():
+    own = accuracy([0.25, 0.5, 1.0, 0.0])
+    assert own.interval is not None
+    assert own.interval[0] < own.value == 0.4375 < own.interval[1]
+    compared = accuracy_difference([0.25, 0.5, 1.0], [0.0, 0.5, 0.5])
+    test: Any = scipy.stats.ttest_1samp([0.25, 0, 0.5], 0)
+    assert compared.p == pytest.approx(test.pvalue)
+    assert accuracy([1]).standard_error is None
+
+
+def test_accuracies_are_also_shown_on_clean_items_and_by_group():
+    (row,) = accuracy_rows(
+        {"sum": [1, 0, 1]},
+        groups=["a", "a", "b"],
+        overlapping=[True, False, False],
+        others={"sum": [0, 0, 1]},
+    )
+    assert (row.all.value, row.clean and row.clean.value) == (pytest.approx(2 / 3), 0.5)
+    assert {name: own.n for name, own in row.by_group.items()} == {"a": 2, "b": 1}
+    assert row.against is not None
+    assert row.against.n_first == 1
+    (alone,) = accuracy_rows({"sum": [1]}, groups=[""], overlapping=[True])
+    assert (alone.clean, alone.by_group, alone.against) == (None, {}, None)

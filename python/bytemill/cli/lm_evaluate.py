@@ -254,11 +254,11 @@ def _task_reports(  # noqa: PLR0917 - the models, and how they are scored
         found = None
         if overlap:
             own_texts = [item.own_text for item in items.items]
-            progress = show(f"searching for {items.name}", "tokens")
+            progress = show(f"searching for {items.title}", "tokens")
             found = find_overlap(own_texts, overlap, trained.tokenizer, progress=progress)
-        score = evaluate_task(trained, items, answers, progress=show(items.name, "items"), **settings)
+        score = evaluate_task(trained, items, answers, progress=show(items.title, "items"), **settings)
         if other is not None:
-            section, progress = f"{items.section} against", show(f"{items.name}, {against}", "items")
+            section, progress = f"{items.section} against", show(f"{items.title}, {against}", "items")
             their_score = evaluate_task(other, items, answers, section=section, progress=progress, **settings)
             others = measures(items, their_score)
         rows = accuracy_rows(

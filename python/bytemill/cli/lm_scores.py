@@ -125,7 +125,7 @@ def _write_tasks(tasks: Sequence[TaskReport]) -> None:
     rows: list[list[str]] = []
     for own in tasks:
         for number, row in enumerate(own.rows):
-            first = [own.items.section, str(own.items.shots), format_count(own.score.n_items)]
+            first = [own.items.title, str(own.items.shots), format_count(own.score.n_items)]
             cells = [*(first if not number else ["", "", ""]), row.measure, *_accuracy(row.all)]
             if is_searched:
                 cells += [format_count(row.clean.n) if row.clean else "0", *_accuracy(row.clean)]
@@ -143,7 +143,7 @@ def _write_tasks(tasks: Sequence[TaskReport]) -> None:
 
 
 def _remarks(own: TaskReport) -> list[str]:
-    name, score = own.items.section, own.score
+    name, score = own.items.title, own.score
     lines: list[str] = []
     if own.overlap is not None:
         n_found, n = sum(own.overlap.found), score.n_items

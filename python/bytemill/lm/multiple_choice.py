@@ -46,10 +46,12 @@ class MultipleChoiceItem:
     """What the item belongs to, such as a subject of MMLU."""
     text: str = ""
     """The text of the item itself, without prompt, for a search in training data; empty: context and correct ending."""
+    introduction: str = ""
+    """Text before the context; with a chat template what the system says."""
 
     def record(self) -> dict[str, Any]:
         """Return what results depend on, for JSON."""
-        return {"context": self.context, "endings": self.endings, "label": self.label}
+        return {"context": self.introduction + self.context, "endings": self.endings, "label": self.label}
 
     def example(self) -> str:
         """Return the item with its correct ending, as an example before others."""
@@ -171,9 +173,10 @@ def check_chat(tokenizer: Tokenizer) -> None:
         )
 
 
-def chat_prompt(tokenizer: Tokenizer, said: str) -> str:
-    """Return what a user says in the tokenizer's chat template, with the beginning of an answer."""
-    messages = [{"role": "user", "content": said}]
+def chat_prompt(tokenizer: Tokenizer, said: str, introduction: str = "") -> str:
+    """Return what the system and a user say in the tokenizer's chat template, with the beginning of an answer."""
+    messages = [{"role": "system", "content": introduction}] if introduction else []
+    messages.append({"role": "user", "content": said})
     return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
 
@@ -182,7 +185,8 @@ def _endings(
 ) -> list[Ending]:
     """Encode each ending after the context; white space before an ending belongs to it."""
     encode = tokenizer.encode if chat else tokenizer.encode_ordinary
-    whole_context = chat_prompt(tokenizer, item.context) if chat else item.context
+    plain = item.introduction + item.context
+    whole_context = chat_prompt(tokenizer, item.context, item.introduction) if chat else plain
     context = whole_context.rstrip()
     between = whole_context[len(context) :] + ("" if chat else " ")
     before = encode(context)

@@ -16,7 +16,6 @@ EXTRA_OF = {
     "tokenizers": "any",
     "torch": "lm",
     "transformers": "formats",
-    "yaml": "hub",
 }
 """Optional libraries that are imported by name, and the extras that bring them."""
 

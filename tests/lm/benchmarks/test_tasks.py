@@ -36,7 +36,7 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def test_questions_of_mmlu_follow_the_examples_of_their_subject(mmlu: Path):
     algebra, zoo = load_items("mmlu", mmlu, shots=1)
-    assert algebra.context == (
+    assert algebra.introduction + algebra.context == (
         "The following are multiple choice questions (with answers) about abstract algebra.\n\n"
         "1 + 1, in Z2?\nA. 0\nB. 1\nC. 2\nD. 3\nAnswer: A\n\n"
         "What is\n1 * 1?\nA. 0\nB. 1\nC. 2\nD. 3\nAnswer:"

@@ -44,10 +44,12 @@ class AnswerItem:
     """What the item belongs to, such as a subject of MMLU."""
     text: str = ""
     """The text of the item itself, without prompt, for a search in training data."""
+    introduction: str = ""
+    """Text before the context; with a chat template what the system says."""
 
     def record(self) -> dict[str, Any]:
         """Return what results depend on, for JSON."""
-        return {"context": self.context, "answer": self.answer}
+        return {"context": self.introduction + self.context, "answer": self.answer}
 
     def example(self) -> str:
         """Return the item with its answer, as an example before others."""
@@ -232,8 +234,8 @@ def evaluate_answers(
 
 def _prompt(tokenizer: Tokenizer, item: AnswerItem, bos_id: int | None, chat: bool) -> list[int]:
     if chat:
-        return tokenizer.encode(chat_prompt(tokenizer, item.context))
-    ids = tokenizer.encode_ordinary(item.context)
+        return tokenizer.encode(chat_prompt(tokenizer, item.context, item.introduction))
+    ids = tokenizer.encode_ordinary(item.introduction + item.context)
     return [*([] if ids and bos_id is None else prompt_ids(tokenizer, "", bos_id)), *ids]
 
 

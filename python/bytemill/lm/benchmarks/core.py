@@ -14,6 +14,7 @@ The centred accuracy is (accuracy − guess) / (1 − guess): 0 for guessing, 1 
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import math
 import random
@@ -23,14 +24,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bytemill.errors import CorpusError
+from bytemill.errors import CorpusError, MissingExtraError
 from bytemill.lm.device import shared_cores
 from bytemill.lm.generation.text_generation import prompt_ids
 from bytemill.lm.item_files import read_text
 from bytemill.lm.item_results import ItemResults, items_hash, results_identity
 from bytemill.lm.multiple_choice import Ending, log_likelihoods
 from bytemill.lm.tuning.rows import read_rows
-from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     import os
@@ -120,7 +120,7 @@ def load_core(folder: str | os.PathLike[str], *, limit: int | None = None) -> li
         MissingExtraError: The package pyyaml is not installed.
     """
     folder = Path(folder)
-    yaml = import_library("yaml", "--core")
+    yaml = _yaml()
     text = read_text(folder / "core.yaml")
     try:
         tasks = cast("list[Row]", yaml.safe_load(text)["icl_tasks"])
@@ -159,6 +159,15 @@ def load_core(folder: str | os.PathLike[str], *, limit: int | None = None) -> li
             raise CorpusError(f"{path} has an item that is none of {kind}: {error!r}") from error
         found.append(CoreTask(label, shots, guesses[label], items))
     return found
+
+
+def _yaml() -> Any:
+    try:
+        return importlib.import_module("yaml")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"CORE needs the package pyyaml: {error}", hint="pip install pyyaml"
+        ) from error
 
 
 def _guesses(path: Path) -> dict[str, float]:

@@ -43,6 +43,11 @@ class TaskItems:
         """The task."""
         return TASKS[self.name]
 
+    @property
+    def title(self) -> str:
+        """Name for people: that of the task, with the file if another one has the same task."""
+        return self.task.title + self.section.removeprefix(self.name)
+
 
 def load_tasks(
     files: Sequence[str], *, shots: int = 0, examples: Sequence[str] = (), limit: int | None = None

@@ -40,8 +40,8 @@ _BETWEEN = "\n\n"
 class Task:
     """A benchmark."""
 
-    summary: str
-    """What its files are."""
+    title: str
+    """The name that it was published under."""
     read: Callable[[Path], list[Any]]
     """Return the items of a file or folder, without examples."""
     normalizations: tuple[str, ...] = NORMALIZATIONS
@@ -82,7 +82,7 @@ def load_items(
     task = TASKS[name]
     items: list[Item] = task.read(Path(path))[:limit]
     if not shots:
-        return [_after(item, task.introduction(item.group)) for item in items]
+        return [_after(item, "", task) for item in items]
     files = [Path(examples)] if examples else task.examples(Path(path))
     if not files:
         raise CorpusError(
@@ -104,11 +104,12 @@ def _with_examples(name: str, item: Item, examples: Sequence[Item], shots: int) 
             hint=f"lower --shots, or name another file: --examples {name}=FILE",
         )
     shown = "".join(f"{example.example()}{_BETWEEN}" for example in chosen)
-    return _after(item, TASKS[name].introduction(item.group) + shown)
+    return _after(item, shown, TASKS[name])
 
 
-def _after(item: Item, text: str) -> Item:
-    return replace(item, context=text + item.context, text=item.own_text)
+def _after(item: Item, examples: str, task: Task) -> Item:
+    introduction = task.introduction(item.group)
+    return replace(item, context=examples + item.context, text=item.own_text, introduction=introduction)
 
 
 def _rows(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Row]]:
@@ -257,17 +258,17 @@ def _gsm8k(path: Path) -> list[AnswerItem]:
 
 
 TASKS: dict[str, Task] = {
-    "hellaswag": Task("JSON lines, or six lines per item", _hellaswag),
-    "arc": Task("ARC-Easy or ARC-Challenge: JSON lines", _arc),
+    "hellaswag": Task("HellaSwag", _hellaswag),
+    "arc": Task("ARC", _arc),
     "mmlu": Task(
-        "a folder of SUBJECT_test.csv, or one file; examples are in SUBJECT_dev.csv",
+        "MMLU",
         _mmlu,
         normalizations=("sum",),
         introduction=_mmlu_introduction,
         examples=_mmlu_examples,
     ),
     "mmlu-answers": Task(
-        "MMLU with generated answers, in which the letter is looked for",
+        "MMLU, generated",
         _mmlu_answers,
         forms=LETTER_FORMS,
         stop=("\n\n",),
@@ -275,7 +276,7 @@ TASKS: dict[str, Task] = {
         examples=_mmlu_examples,
     ),
     "gsm8k": Task(
-        "JSON lines with question and answer, which are generated",
+        "GSM8K",
         _gsm8k,
         forms=GSM8K_FORMS,
         stop=("Question:", "</s>", "<|im_end|>"),
