@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
+from torch.nn.functional import logsigmoid
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.tuning.responses import ALPACA, ids_of, masked_mean, masked_sum, response_log_probs
@@ -69,13 +70,8 @@ def dpo_losses(
     chosen = beta * (policy_chosen - reference_chosen)
     rejected = beta * (policy_rejected - reference_rejected)
     margin = chosen - rejected
-    losses = -_log_sigmoid(margin) * (1 - label_smoothing) - _log_sigmoid(-margin) * label_smoothing
+    losses = -logsigmoid(margin) * (1 - label_smoothing) - logsigmoid(-margin) * label_smoothing
     return DpoResult(losses, chosen.detach(), rejected.detach())
-
-
-def _log_sigmoid(x: Tensor) -> Tensor:
-    """Compute log σ(x) = min(x, 0) − log(1 + exp(−|x|)), which does not overflow."""
-    return x.clamp(max=0) - (-x.abs()).exp().log1p()
 
 
 def pair_dpo_loss(  # noqa: PLR0917 - two models, and the parts of a pair in their usual order
