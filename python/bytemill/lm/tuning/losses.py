@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
-from torch.nn.functional import logsigmoid
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.tuning.responses import ALPACA, ids_of, masked_mean, masked_sum, response_log_probs
@@ -70,8 +69,16 @@ def dpo_losses(
     chosen = beta * (policy_chosen - reference_chosen)
     rejected = beta * (policy_rejected - reference_rejected)
     margin = chosen - rejected
-    losses = -logsigmoid(margin) * (1 - label_smoothing) - logsigmoid(-margin) * label_smoothing
+    losses = -_log_sigmoid(margin) * (1 - label_smoothing) - _log_sigmoid(-margin) * label_smoothing
     return DpoResult(losses, chosen.detach(), rejected.detach())
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    """Compute log σ(x) = −log(exp(0) + exp(−x)), which does not overflow.
+
+    A form with |x| has slope 0 at x = 0, where every run begins.
+    """
+    return -torch.logaddexp(torch.zeros_like(x), -x)
 
 
 def pair_dpo_loss(  # noqa: PLR0917 - two models, and the parts of a pair in their usual order
