@@ -91,21 +91,20 @@ def accuracy(run: Path, test: dict[str, str]) -> dict[str, float]:
 
     def share(temperature: float, n_samples: int) -> float:
         n_right = 0.0
-        for length in sorted({len(ids) for ids in prompts.values()}):
-            group = [prompt for prompt, ids in prompts.items() if len(ids) == length] * n_samples
-            for first in range(0, len(group), 256):
-                batch = group[first : first + 256]
-                answers = sample_continuations(
-                    trained.model,
-                    [prompts[prompt] for prompt in batch],
-                    6,
-                    parameters=SamplingParameters(temperature=temperature),
-                    seeds=range(first, first + len(batch)),
-                    stop_ids=special,
-                )
-                for prompt, ids in zip(batch, answers, strict=True):
-                    text = tok.decode([token for token in ids if token not in special])
-                    n_right += reward_values(reward, prompt, text, {"answer": test[prompt]})["reward"]
+        rows = list(test) * n_samples
+        for first in range(0, len(rows), 256):
+            batch = rows[first : first + 256]
+            answers = sample_continuations(
+                trained.model,
+                [prompts[prompt] for prompt in batch],
+                6,
+                parameters=SamplingParameters(temperature=temperature),
+                seeds=range(first, first + len(batch)),
+                stop_ids=special,
+            )
+            for prompt, ids in zip(batch, answers, strict=True):
+                text = tok.decode([token for token in ids if token not in special])
+                n_right += reward_values(reward, prompt, text, {"answer": test[prompt]})["reward"]
         return n_right / (len(test) * n_samples)
 
     return {"greedy": share(0.0, 1), "sampled": share(1.0, 4)}

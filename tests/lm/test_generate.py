@@ -19,6 +19,7 @@ from bytemill.lm.generation.decoding import (
     generate,
     next_log_probabilities,
     next_tokens,
+    sample_continuations,
 )
 from bytemill.lm.generation.text_generation import (
     GenerationOptions,
@@ -316,3 +317,31 @@ def test_special_tokens_are_hidden_by_default():
     assert [stopping.feed(i) for i in b"axbxyz"] == ["a", "", "xb", "", "", ""]
     assert stopping.stopped
     assert stopping.finish() == ""
+
+
+@pytest.mark.parametrize("kernels", ["scratch", "torch"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"attention": AttentionConfig(sliding_window=4)}, {"position": "learned"}]
+)
+def test_prompts_of_unlike_length_are_continued_as_alone(kernels: Any, changes: dict[str, Any]):
+    model = TransformerLM(ModelConfig(**{**sizes(23, 24, 32, 2, 4, 48), **changes}), seed=5).use_kernels(
+        kernels
+    )
+    generator = np.random.default_rng(0)
+    prompts = [
+        generator.integers(0, model.config.vocab_size, length).tolist() for length in (1, 9, 3, 4, 9, 2, 6)
+    ]
+    for parameters, max_tokens in (
+        (GREEDY, 12),
+        (SamplingParameters(repetition_penalty=1.5, no_repeat_ngram=2), 12),
+        (SamplingParameters(), 20),  # 9 + 20 exceed the context: one batch of each length
+    ):
+        stop_ids = set(range(0, model.config.vocab_size, 6))  # rows end at different times, and are left out
+        options: dict[str, Any] = {"parameters": parameters, "stop_ids": stop_ids}
+        together = sample_continuations(model, prompts, max_tokens, seeds=range(7), **options)
+        alone = [
+            sample_continuations(model, [prompt], max_tokens, seeds=[seed], **options)[0]
+            for seed, prompt in enumerate(prompts)
+        ]
+        assert together == alone
+        assert len({len(ids) for ids in together}) > 2

@@ -832,6 +832,14 @@ class KVCache:
         self.n_padding = n_padding
         self.advance_to(0)
 
+    def keep_rows(self, rows: list[int]) -> None:
+        """Keep only these sequences, in this order."""
+        self.batch_size = len(rows)
+        if self.n_padding is not None:
+            self.n_padding = self.n_padding[rows]
+        for layer in self.layers:
+            layer.keep_rows(rows)
+
     @property
     def n_dropped(self) -> int:
         """Number of positions that are no longer kept."""
@@ -860,6 +868,10 @@ class LayerCache:
         self.keys[:, :, self.n_positions : end] = keys
         self.values[:, :, self.n_positions : end] = values
         return self.keys[:, :, :end].to(keys.dtype), self.values[:, :, :end].to(values.dtype)
+
+    def keep_rows(self, rows: list[int]) -> None:
+        """Keep only these sequences, in this order."""
+        self.keys, self.values = self.keys[rows], self.values[rows]
 
 
 class WindowCache(LayerCache):

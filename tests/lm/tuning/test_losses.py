@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bytemill.errors import RunConfigError
@@ -189,17 +189,20 @@ def test_a_step_without_a_signal_changes_nothing() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
+@example([-1.0, -2.0, -1.0, -2.0], 0.5, 0.1)  # the first step: the policy is the reference
 @given(st.lists(st.floats(-8, 0), min_size=4, max_size=4), st.floats(0.01, 2), st.floats(0, 0.45))
 def test_dpo_is_that_of_the_formula(sums: list[float], beta: float, smoothing: float) -> None:
     chosen, rejected, ref_chosen, ref_rejected = (
-        torch.tensor([value], dtype=torch.float64) for value in sums
+        torch.tensor([value], dtype=torch.float64, requires_grad=True) for value in sums
     )
     margin = beta * ((sums[0] - sums[2]) - (sums[1] - sums[3]))
     sigmoid = 1 / (1 + math.exp(-margin))
     expected = -(1 - smoothing) * math.log(sigmoid) - smoothing * math.log(1 - sigmoid)
     found = dpo_losses(chosen, rejected, ref_chosen, ref_rejected, beta=beta, label_smoothing=smoothing)
-    assert float(found.losses) == pytest.approx(expected, rel=1e-6)
+    assert float(found.losses.detach()) == pytest.approx(expected, rel=1e-6)
     assert float(found.chosen_rewards - found.rejected_rewards) == pytest.approx(margin, abs=1e-9)
+    (slope,) = torch.autograd.grad(found.losses, chosen)
+    assert float(slope) == pytest.approx(beta * (sigmoid - 1 + smoothing), rel=1e-6, abs=1e-12)
 
 
 def test_dpo_of_a_pair_of_texts() -> None:

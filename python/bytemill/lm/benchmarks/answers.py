@@ -25,7 +25,7 @@ from bytemill.lm.tuning.rewards import chosen_letter, gsm8k_number, last_number
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bytemill.lm.generation.decoding import NextToken
     from bytemill.lm.model import TransformerLM
@@ -182,7 +182,7 @@ def evaluate_answers(
         options: How answers are generated.
         task: Name of the task in the file of results.
         bos_id: Id of the token that began every training document; it precedes each prompt.
-        batch_size: Number of answers that are generated together; their prompts have the same number of tokens.
+        batch_size: Number of answers that are generated together.
         results: File to append the answers to each item to; items in the file are not answered again.
         progress: Called with the number of answered items and their total.
 
@@ -215,7 +215,9 @@ def evaluate_answers(
         remaining = [number for number in range(len(items)) if number not in known.lines]
         prompts = {number: _prompt(tokenizer, items[number], bos_id, options.chat) for number in remaining}
         kept = {number: ids[-n_prompt:] for number, ids in prompts.items()}
-        for batch in _equally_long(kept, max(1, batch_size // options.n_samples)):
+        remaining.sort(key=lambda number: len(kept[number]))  # little padding
+        n_prompts = max(1, batch_size // options.n_samples)
+        for batch in (remaining[at : at + n_prompts] for at in range(0, len(remaining), n_prompts)):
             answers = generator.answers(batch, [kept[number] for number in batch])
             for number, own in zip(batch, answers, strict=True):
                 known.add(
@@ -237,18 +239,6 @@ def _prompt(tokenizer: Tokenizer, item: AnswerItem, bos_id: int | None, chat: bo
         return tokenizer.encode(chat_prompt(tokenizer, item.context, item.introduction))
     ids = tokenizer.encode_ordinary(item.introduction + item.context)
     return [*([] if ids and bos_id is None else prompt_ids(tokenizer, "", bos_id)), *ids]
-
-
-def _equally_long(prompts: Mapping[int, Sequence[int]], n: int) -> Iterator[list[int]]:
-    """Divide the numbers of prompts into batches of at most `n` prompts of the same number of tokens."""
-    batch: list[int] = []
-    for number in sorted(prompts, key=lambda number: len(prompts[number])):
-        if batch and (len(batch) == n or len(prompts[batch[0]]) != len(prompts[number])):
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
 
 
 class _Generator:

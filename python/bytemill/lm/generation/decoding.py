@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Literal
 
@@ -178,6 +178,7 @@ def next_tokens(
         sorted(excluded_ids),
         _dtype(model, precision),
         with_logits,
+        [0] * n_samples,
     )
     yield from _tokens(request, use_cache=use_cache, stop_ids=stop_ids, is_last=is_last)
 
@@ -194,38 +195,52 @@ def sample_continuations(
     precision: Precision = "auto",
     is_last: Callable[[NextToken], bool] | None = None,
 ) -> list[list[int]]:
-    """Continue prompts of equal length in one batch, each once.
+    """Continue prompts in one batch, each once.
+
+    Prompts of unlike length are padded on the left. Where padding would exceed the context, and on GPUs, whose decoder
+    has no padding, prompts of each length make a batch of their own.
 
     Args:
         model: As in `generate`, like all parameters that are not listed here.
         prompts: Ids of each prompt.
         seeds: Seed of each continuation.
-        is_last: Return True if the continuation ends after the token, as in `next_tokens`.
+        is_last: Return True if the continuation ends after the token; its `sample` is the index of the prompt.
 
     Returns:
         The new ids of each prompt, with the stop id at their end if there was one.
 
     Raises:
-        RunConfigError: As in `generate`, or the prompts are not of equal length.
+        RunConfigError: As in `generate`.
     """
-    if len({len(prompt) for prompt in prompts}) > 1:
-        raise RunConfigError("prompts of a batch must have the same number of tokens")
     for prompt in prompts:
         _check(model, prompt, max_tokens, 1)
-    request = _Request(
-        model.eval(),
-        [list(prompt) for prompt in prompts],
-        list(range(len(prompts))),
-        max_tokens,
-        parameters or SamplingParameters(),
-        [torch.Generator().manual_seed(seed) for seed in seeds],
-        sorted(excluded_ids),
-        _dtype(model, precision),
-        with_logits=False,
-    )
+    parameters = parameters or SamplingParameters()
+    lengths = [len(prompt) for prompt in prompts]
+    can_pad = max(lengths, default=0) + max_tokens <= model.config.context_length
+    batches = [list(range(len(prompts)))]
+    if not can_pad or GraphDecoder.supports(model, parameters):
+        batches = [[i for i, own in enumerate(lengths) if own == length] for length in sorted(set(lengths))]
     found: list[list[int]] = [[] for _ in prompts]
-    for token in _tokens(request, stop_ids=stop_ids, is_last=is_last):
-        found[token.sample].append(token.id)
+    for batch in batches:
+        longest = max((lengths[i] for i in batch), default=0)
+        request = _Request(
+            model.eval(),
+            [[0] * (longest - lengths[i]) + list(prompts[i]) for i in batch],
+            list(range(len(batch))),
+            max_tokens,
+            parameters,
+            [torch.Generator().manual_seed(seeds[i]) for i in batch],
+            sorted(excluded_ids),
+            _dtype(model, precision),
+            with_logits=False,
+            n_padding=[longest - lengths[i] for i in batch],
+        )
+
+        def ends(token: NextToken, batch: list[int] = batch) -> bool:
+            return is_last is not None and is_last(replace(token, sample=batch[token.sample]))
+
+        for token in _tokens(request, stop_ids=stop_ids, is_last=ends):
+            found[batch[token.sample]].append(token.id)
     return found
 
 
@@ -255,7 +270,7 @@ class _Request:
 
     model: TransformerLM
     rows: list[list[int]]
-    """Ids of each sample so far; a step appends an id to each."""
+    """Ids of each sample so far, after its padding; a step appends an id to each."""
     running: list[int]
     """Samples that have not ended."""
     max_tokens: int
@@ -265,6 +280,8 @@ class _Request:
     dtype: torch.dtype | None
     """Type of matrix products; None: that of the weights."""
     with_logits: bool
+    n_padding: list[int]
+    """Ids before the prompt of each sample that are not read."""
 
 
 def _dtype(model: TransformerLM, precision: Precision) -> torch.dtype | None:
@@ -330,23 +347,26 @@ def _arrived(request: _Request, fetched: Fetched, start: int) -> Iterator[NextTo
 
 def _plain_steps(request: _Request, *, use_cache: bool) -> Iterator[Iterator[NextToken]]:
     """Generate with the model's own forward pass or the core, and sample in NumPy."""
-    window = _Window(request.model, len(request.rows), request.dtype, use_cache=use_cache)
+    window = _Window(request, use_cache=use_cache)
     for _ in range(request.max_tokens):
+        if 2 * len(request.running) <= len(window.samples):
+            window.keep(request.running)
         logits = window.logits_after(request.rows)
         if not np.isfinite(logits.numpy()).all():
             raise not_finite(request.model)
         logits.numpy()[:, request.excluded_ids] = -np.inf
-        yield _sampled(request, logits, window.start)
+        yield _sampled(request, dict(zip(window.samples, logits, strict=True)), window.start)
         n_ids = max(len(row) for row in request.rows)
         for row in request.rows:
             # Keep the batch rectangular; these ids are never read.
             row.extend(row[-1:] * (n_ids - len(row)))
 
 
-def _sampled(request: _Request, logits: Tensor, start: int) -> Iterator[NextToken]:
+def _sampled(request: _Request, logits: dict[int, Tensor], start: int) -> Iterator[NextToken]:
     for sample in list(request.running):
         own, row = logits[sample], request.rows[sample]
-        log_probabilities = next_log_probabilities(own, request.parameters, row)
+        past = row[request.n_padding[sample] :] if request.n_padding[sample] else row
+        log_probabilities = next_log_probabilities(own, request.parameters, past)
         chosen = draw(log_probabilities, request.generators[sample])
         row.append(chosen)
         both = (own, log_probabilities)
@@ -358,19 +378,23 @@ class _Window:
 
     start: int
     """Position of the first id that was read last."""
+    samples: list[int]
+    """The samples whose logits are computed."""
 
-    def __init__(
-        self, model: TransformerLM, n_rows: int, dtype: torch.dtype | None, *, use_cache: bool
-    ) -> None:
+    def __init__(self, request: _Request, *, use_cache: bool) -> None:
+        model, dtype = request.model, request.dtype
         self._model = model
         weight = model.lm_head.weight
         self._device = weight.device
-        self._dtype = dtype
         self.start = 0
+        self.samples = list(range(len(request.rows)))
         self._n_seen = 0
         is_autocast = dtype not in (None, torch.float32, weight.dtype)
         self._autocast = partial(autocast, self._device, dtype) if is_autocast else nullcontext
-        self._cache = KVCache(model.config, n_rows, self._device, weight.dtype) if use_cache else None
+        self._cache: KVCache | None = None
+        if use_cache:
+            n_padding = torch.tensor(request.n_padding) if any(request.n_padding) else None
+            self._cache = KVCache(model.config, len(self.samples), self._device, weight.dtype, n_padding)
         self._decoder: CoreDecoder | None = None
         if (
             model.kernels.core_decoding
@@ -380,9 +404,15 @@ class _Window:
         ):
             self._decoder = CoreDecoder(model, self._cache)
 
+    def keep(self, samples: Sequence[int]) -> None:
+        """Compute the logits of some of the samples alone from now on."""
+        if self._cache is not None:
+            self._cache.keep_rows([self.samples.index(sample) for sample in samples])
+        self.samples = list(samples)
+
     @torch.inference_mode()
     def logits_after(self, rows: list[list[int]]) -> Tensor:
-        """Return the logits of the next id of each row, (n_rows, vocab_size) on the CPU."""
+        """Return the logits of the next id of each of `samples`, (n_samples, vocab_size) on the CPU."""
         n_ids = len(rows[0])
         start = window_start(n_ids, self._model.config.context_length)
         if start != self.start:
@@ -393,7 +423,7 @@ class _Window:
         self._n_seen = n_ids
         if self._decoder is not None and first == n_ids - 1:
             return self._decoder.logits_after(rows[0][-1])[None]
-        ids = torch.tensor([row[first:] for row in rows], device=self._device)
+        ids = torch.tensor([rows[sample][first:] for sample in self.samples], device=self._device)
         with self._autocast():
             return self._model(ids, self._cache, last_only=True)[:, -1].float().cpu()
 

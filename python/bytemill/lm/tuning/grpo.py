@@ -225,12 +225,10 @@ class Grpo:
             for sample in range(options.group_size)
         ]
         found: dict[int, list[int]] = {}
-        # Prompts of equal length make a batch; its members depend on the step alone.
+        # Prompts of similar length make a batch; its members depend on the step alone.
         order = sorted(range(len(wanted)), key=lambda index: len(wanted[index][0].ids))
-        while order:
-            length = len(wanted[order[0]][0].ids)
-            batch = [index for index in order if len(wanted[index][0].ids) == length][:_ROWS_SAMPLED]
-            order = order[len(batch) :]
+        for first in range(0, len(order), _ROWS_SAMPLED):
+            batch = order[first : first + _ROWS_SAMPLED]
             rows = sample_continuations(
                 run.model,
                 [wanted[index][0].ids for index in batch],

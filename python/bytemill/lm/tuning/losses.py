@@ -74,8 +74,11 @@ def dpo_losses(
 
 
 def _log_sigmoid(x: Tensor) -> Tensor:
-    """Compute log σ(x) = min(x, 0) − log(1 + exp(−|x|)), which does not overflow."""
-    return x.clamp(max=0) - (-x.abs()).exp().log1p()
+    """Compute log σ(x) = −log(exp(0) + exp(−x)), which does not overflow.
+
+    A form with |x| has slope 0 at x = 0, where every run begins.
+    """
+    return -torch.logaddexp(torch.zeros_like(x), -x)
 
 
 def pair_dpo_loss(  # noqa: PLR0917 - two models, and the parts of a pair in their usual order
