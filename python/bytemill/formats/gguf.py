@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern, named_pattern
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
-from bytemill.formats import gguf_models
+from bytemill.formats import gguf_models, gguf_names
 from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
 from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
@@ -68,7 +68,12 @@ _SPECIAL_IDS = frozenset(
         *("fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep", "prefix", "suffix", "middle"),
     )
 )
-_WANTED = frozenset({_MODEL, _PRE, _TOKENS, _TYPES, _MERGES, _RECORD}) | _SPECIAL_IDS | gguf_models.KEYS
+_WANTED = (
+    frozenset({_MODEL, _PRE, _TOKENS, _TYPES, _MERGES, _RECORD})
+    | _SPECIAL_IDS
+    | gguf_models.KEYS
+    | gguf_names.KEYS
+)
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
@@ -101,10 +106,6 @@ _CONTROL_NAMES = frozenset(
     )
 )
 """Tokens that llama.cpp takes for control tokens whatever their type."""
-
-# Default end-of-text and beginning-of-text tokens, in order of preference.
-END_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
-BEGIN_NAMES = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<|endoftext|>")
 
 
 def recognize(content: Content) -> bool:
@@ -164,7 +165,11 @@ def load(
     The core makes the vocabulary if it can, in a third of the time: Python objects for 280,000 merges take long. Other
     kinds than GPT-2's, and what the core does not run, become a file of the library that has them.
     """
-    location, values = str(path), _metadata(path, special_tokens)
+    values = _metadata(path, special_tokens)
+    return gguf_names.with_names(_load(values, str(path), pattern), values)
+
+
+def _load(values: Mapping[str, Value], location: str, pattern: str | EllipsisType | None) -> Loaded:
     kind = values.get(_MODEL)
     if kind == "gpt2" and pattern is ... and values.get(_PRE) in _CHARACTER_PRE_TOKENIZERS:
         kind = "gemma4"
@@ -268,6 +273,7 @@ def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
         flags=flags,
+        metadata=gguf_names.metadata_of(values, special),
     )
 
 
@@ -447,7 +453,8 @@ def write(
         path: The file.
         pre: llama.cpp's name for the pre-tokenizer. By default the name of the pattern; without one, the file names no
             pre-tokenizer and a `PreTokenizerWarning` is issued.
-        bos_token: Special token that begins a text; by default chosen by its name. Encoding does not add it.
+        bos_token: Special token that begins a text; by default the one that the tokenizer names, else chosen by its
+            name. Encoding does not add it.
         eos_token: Special token that ends a text; likewise.
         architecture: Name of the model architecture, which every GGUF file must have.
 
@@ -477,6 +484,7 @@ def add_tokenizer(
     pre: str | None = None,
     bos_token: str | None = None,
     eos_token: str | None = None,
+    turn_token: str | None = None,
     adds_bos: bool = False,
     n_ids: int = 0,
 ) -> None:
@@ -488,6 +496,7 @@ def add_tokenizer(
         pre: As in `write`.
         bos_token: As in `write`.
         eos_token: As in `write`.
+        turn_token: Special token that ends a turn of a conversation.
         adds_bos: llama.cpp puts the token that begins a text before every text.
         n_ids: Number of ids of the model; ids that the tokenizer does not have become unused tokens.
 
@@ -518,16 +527,10 @@ def add_tokenizer(
     writer.add_token_list(texts)
     writer.add_token_types(types)
     writer.add_token_merges([f"{texts[ids[left]]} {texts[ids[right]]}" for left, right in merges])
-    for add, wanted, defaults in (
-        (writer.add_bos_token_id, bos_token, BEGIN_NAMES),
-        (writer.add_eos_token_id, eos_token, END_NAMES),
-    ):
-        token_id = special_id(spec.special_tokens, wanted, defaults)
-        if token_id is not None:
-            add(token_id)
     # llama.cpp's defaults depend on the pre-tokenizer; bytemill's encoding adds neither token.
     writer.add_add_bos_token(adds_bos)
     writer.add_add_eos_token(False)
+    gguf_names.add_names(writer, spec, bos_token=bos_token, eos_token=eos_token, turn_token=turn_token)
     writer.add_string(_RECORD, json.dumps(record, ensure_ascii=False))
 
 
@@ -565,19 +568,6 @@ def _listed(vocab: Mapping[str, int], kinds: Mapping[str, int], n_ids: int) -> t
                 filler += "]"
             texts[token_id] = filler
     return texts, types
-
-
-def special_id(special: Mapping[str, int], wanted: str | None, defaults: Sequence[str]) -> int | None:
-    """Return the id of the special token `wanted`, or of the first of `defaults` that exists.
-
-    Raises:
-        TokenizerError: `wanted` is not a special token.
-    """
-    if wanted is not None:
-        if wanted not in special:
-            raise TokenizerError(f"{wanted!r} is not a special token of this tokenizer")
-        return special[wanted]
-    return next((special[token] for token in defaults if token in special), None)
 
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

@@ -115,7 +115,14 @@ def test_gpt2_in_gguf_equals_gpt2s_own_files(shared_data: Path, make_file: MakeF
     tokens = sorted(vocab, key=vocab.__getitem__)
     types = [CONTROL if token == "<|endoftext|>" else NORMAL for token in tokens]
     path = make_file(tokens=tokens, token_type=types, merges=merges, eos_token_id=50256)
-    assert registry.read(path) == gpt2.read_pair(
+    spec = registry.read(path)
+    assert spec.metadata is not None
+    assert spec.metadata.config == {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "eos_token": "<|endoftext|>",
+    }
+    assert replace(spec, metadata=None) == gpt2.read_pair(
         shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt"
     )
 
