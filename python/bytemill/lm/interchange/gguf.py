@@ -130,7 +130,7 @@ def read_gguf(path: Path) -> GgufModel:
     if values.get("split.count", 0) not in (0, 1):
         raise CheckpointError(
             f"{path} is one of {values['split.count']} files of a model",
-            hint="join them with llama.cpp: llama-gguf-split --merge FIRST.gguf WHOLE.gguf",
+            hint="join them with llama-gguf-split of llama.cpp",
         )
     gguf = import_library("gguf", "importing GGUF")
     known = {int(kind): kind.name for kind in gguf.GGMLQuantizationType}

@@ -241,6 +241,11 @@ class SavedModel:
         """Id of the special token at the start of every training document."""
         return self.weights.bos_id
 
+    @property
+    def weights_sha256(self) -> str:
+        """sha256 of the file that `load_weights` reads by default."""
+        return self.weights.weights_sha256 if isinstance(self.weights, RunCheckpoint) else self.weights.sha256
+
     def load_weights(self, model: Module, name: WeightsName = "auto") -> None:
         """Load the weights into `model`.
 
