@@ -35,7 +35,7 @@ from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
-from bytemill.formats.huggingface.parts import to_pre_tokenizer
+from bytemill.formats.huggingface.parts import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.patterns import KIMI_K2, checked_pattern
 from bytemill.formats.ranks import unreachable_token
 from bytemill.formats.registry import Content, load_content, load_with_library, refuse_arguments
@@ -503,6 +503,35 @@ def add_tokenizer(
     Raises:
         TokenizerError: The format cannot represent `spec`.
     """
+    parts = _document_parts(spec, n_ids) or _own_parts(spec, pre, n_ids)
+    writer.add_tokenizer_model("gpt2")
+    if parts.pre is not None:
+        writer.add_tokenizer_pre(parts.pre)
+    writer.add_token_list(parts.texts)
+    writer.add_token_types(parts.types)
+    writer.add_token_merges(parts.merges)
+    # llama.cpp's defaults depend on the pre-tokenizer; bytemill's encoding adds neither token.
+    writer.add_add_bos_token(adds_bos)
+    writer.add_add_eos_token(False)
+    gguf_names.add_names(writer, spec, bos_token=bos_token, eos_token=eos_token, turn_token=turn_token)
+    if parts.record is not None:
+        writer.add_string(_RECORD, json.dumps(parts.record, ensure_ascii=False))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a GGUF file has of a tokenizer."""
+
+    pre: str | None
+    """Name of the pre-tokenizer."""
+    texts: list[str]
+    """Tokens by id."""
+    types: list[int]
+    merges: list[str]
+    record: dict[str, Any] | None
+
+
+def _own_parts(spec: TokenizerSpec, pre: str | None, n_ids: int) -> _Parts:
     check_expressible(spec, "a GGUF file")
     tokens, merges = checked_parts(spec)
     if not merges:
@@ -515,23 +544,47 @@ def add_tokenizer(
     name = name if pre is None else pre
     record |= {"pre": name, "ignore_merges": ignore_merges}
     vocab = byte_level_vocab(spec, tokens, ignore_merges=ignore_merges)
-    kinds = {
+    texts, types = _listed(vocab, _kinds(spec), n_ids)
+    ids = {token: token_id for token_id, token in tokens.items()}
+    return _Parts(
+        name, texts, types, [f"{texts[ids[left]]} {texts[ids[right]]}" for left, right in merges], record
+    )
+
+
+def _document_parts(spec: TokenizerSpec, n_ids: int) -> _Parts | None:
+    """Return the parts of byte-level BPE that `tokenizers` runs, such as a vocabulary that lacks bytes.
+
+    None for another model, and for one whose ids llama.cpp would not give.
+    """
+    if spec.library is None or spec.library.library != "tokenizers":
+        return None
+    document = json.loads(spec.library.content)
+    model = document["model"]
+    others = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
+    if model.get("type") != "BPE" or document.get("normalizer") or any(model.get(key) for key in others):
+        return None
+    try:
+        pattern = from_pre_tokenizer(document.get("pre_tokenizer"), "pre_tokenizer")
+    except TokenizerFileError:
+        return None
+    ignore_merges = bool(model.get("ignore_merges"))
+    names = (
+        name
+        for name, known in PRE_TOKENIZERS.items()
+        if same_split(known.pattern, pattern) and known.ignore_merges == ignore_merges
+    )
+    if (name := next(names, None)) is None:
+        return None
+    texts, types = _listed({**model["vocab"], **spec.special_tokens}, _kinds(spec), n_ids)
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    return _Parts(name, texts, types, merges, None)
+
+
+def _kinds(spec: TokenizerSpec) -> dict[str, int]:
+    return {
         text: _CONTROL if spec.flags.get(text, TokenFlags()).special else _USER_DEFINED
         for text in spec.special_tokens
     }
-    texts, types = _listed(vocab, kinds, n_ids)
-    ids = {token: token_id for token_id, token in tokens.items()}
-    writer.add_tokenizer_model("gpt2")
-    if name is not None:
-        writer.add_tokenizer_pre(name)
-    writer.add_token_list(texts)
-    writer.add_token_types(types)
-    writer.add_token_merges([f"{texts[ids[left]]} {texts[ids[right]]}" for left, right in merges])
-    # llama.cpp's defaults depend on the pre-tokenizer; bytemill's encoding adds neither token.
-    writer.add_add_bos_token(adds_bos)
-    writer.add_add_eos_token(False)
-    gguf_names.add_names(writer, spec, bos_token=bos_token, eos_token=eos_token, turn_token=turn_token)
-    writer.add_string(_RECORD, json.dumps(record, ensure_ascii=False))
 
 
 def _same_pattern(pre: str, name: str) -> bool:
@@ -547,7 +600,7 @@ def _warn(pattern: str | None, pre: str | None) -> None:
         )
     else:
         message = f"{shown(pre)} is not known to be the pre-tokenizer {meaning}: ids may differ in llama.cpp"
-    warnings.warn(message, PreTokenizerWarning, stacklevel=4)
+    warnings.warn(message, PreTokenizerWarning, stacklevel=5)
 
 
 def _listed(vocab: Mapping[str, int], kinds: Mapping[str, int], n_ids: int) -> tuple[list[str], list[int]]:
@@ -659,7 +712,8 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
         (_SEED_CODER, False, "seed-coder"),
         (_TEKKEN, True, "tekken"),
         (_QWEN2, False, "bailingmoe bailingmoe2 llada-moe"),
-        (_STARCODER, False, "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2"),
+        # With the first name, llama.cpp keeps the spaces before punctuation when it decodes.
+        (_STARCODER, False, "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2"),
         (_JAIS2, False, "jais-2"),
         (_EXAONE_MOE, False, "exaone-moe"),
         (_BLOOM, False, "bloom poro-chat gpt3-finnish"),

@@ -238,3 +238,12 @@ def test_a_published_model_answers_as_in_transformers(transformers: Any, tmp_pat
     written = json.loads((tmp_path / "back/generation_config.json").read_text())
     assert written == {"bos_token_id": 1, "eos_token_id": [2, 0], "pad_token_id": 2}
     assert Tokenizer.load(tmp_path / "back").apply_chat_template(messages, **options) == text
+    export_model(tmp_path / "imported", tmp_path / "back.gguf", dtype="float16")
+    returned, original = (gguf.GGUFReader(file).fields for file in (tmp_path / "back.gguf", path))
+    for name in (
+        *("tokens", "token_type", "merges", "pre", "bos_token_id", "eos_token_id"),
+        "padding_token_id",
+    ):
+        key = f"tokenizer.ggml.{name}"
+        assert returned[key].contents() == original[key].contents(), key
+    assert returned["tokenizer.chat_template"].contents() == original["tokenizer.chat_template"].contents()
