@@ -40,7 +40,8 @@ _PRE_WITH_BOS = frozenset(
         *("jina-v5-nano", "tekken", "chameleon"),
     )
 )
-"""Pre-tokenizers with which llama.cpp puts a token before every text if the file does not say whether to."""
+"""Pre-tokenizers with which llama.cpp puts a token before every text if the file does not say whether to. It does so
+with SentencePiece's BPE (`llama`) too."""
 
 
 # Default end-of-text and beginning-of-text tokens, in order of preference.
@@ -72,14 +73,13 @@ def metadata_of(values: Mapping[str, Value], special_tokens: Mapping[str, int]) 
         **names,
     }
     processor = None
-    bos, is_byte_level = names.get("bos_token"), values.get(f"{_PREFIX}model") == "gpt2"
-    if (
-        bos is not None
-        and is_byte_level
-        and values.get(_ADDS_BOS, values.get(f"{_PREFIX}pre") in _PRE_WITH_BOS)
-    ):
+    bos, kind = names.get("bos_token"), values.get(f"{_PREFIX}model")
+    is_usual = kind == "llama" or values.get(f"{_PREFIX}pre") in _PRE_WITH_BOS
+    if bos is not None and kind in ("gpt2", "llama") and values.get(_ADDS_BOS, is_usual):
         config["add_bos_token"] = True
         processor = with_bos_token(None, bos, special_tokens[bos])
+        if kind == "llama":  # without the step for byte-level BPE
+            processor = processor["processors"][-1]
     return TokenizerMetadata(
         post_processor=processor,
         config=config,
@@ -92,9 +92,10 @@ def with_names(loaded: Loaded, values: Mapping[str, Value]) -> Loaded:
     found = metadata_of(values, loaded.core.special_tokens)
     if found is None or loaded.metadata is None:
         return replace(loaded, metadata=found or loaded.metadata)
-    return replace(
-        loaded, metadata=replace(loaded.metadata, config=found.config, chat_template=found.chat_template)
-    )
+    metadata = replace(loaded.metadata, config=found.config, chat_template=found.chat_template)
+    if found.post_processor is not None:
+        metadata = replace(metadata, post_processor=found.post_processor)
+    return replace(loaded, metadata=metadata)
 
 
 def add_names(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from gguf import GGUFWriter
+from gguf import GGUFWriter, TokenType
 
 import bytemill
 from bytemill import Tokenizer
@@ -177,3 +177,28 @@ def test_the_token_before_every_text_is_read_from_gguf(tmp_path: Path) -> None:
         )
         found = Tokenizer.load(tmp_path / "tok.gguf")
         assert found("a")["input_ids"] == [257, 97] if adds else [97]
+
+
+def test_sentencepiece_in_gguf_has_the_token_before_every_text(tmp_path: Path) -> None:
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "a", "\u2581a"]
+    kinds = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL, *[TokenType.BYTE] * 256]
+    kinds += [TokenType.NORMAL] * 3
+    for adds in (None, False, True):
+        writer = GGUFWriter(tmp_path / "tok.gguf", "llama")
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(pieces)
+        writer.add_token_types(kinds)
+        writer.add_token_scores([0.0] * 259 + [-3.0, -2.0, -1.0])
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        if adds is not None:
+            writer.add_add_bos_token(adds)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        found = Tokenizer.load(tmp_path / "tok.gguf")
+        assert found.encode("a") == [261]
+        found.save(f"{tmp_path / str(adds)}/")
+        for each in (found, Tokenizer.load(tmp_path / str(adds))):
+            assert each("a")["input_ids"] == ([261] if adds is False else [1, 261])
+            assert (each.bos_token, each.eos_token) == ("<s>", "</s>")

@@ -369,8 +369,9 @@ def ends_of(
         of_text = [token for token in texts if token != turn][:1]
         is_first = is_tuned or texts[:1] == [turn]
         stops = [turn, *of_text] if is_first else [*of_text, turn]
-    if eos_token is None and tokenizer.eos_token in known and _template_uses(tokenizer, "eos_token"):
-        stops = list(dict.fromkeys((tokenizer.eos_token, *stops)))
+    named = tokenizer.eos_token
+    if eos_token is None and turn is not None and named in known and _template_uses(tokenizer, "eos_token"):
+        stops = list(dict.fromkeys((named, *stops)))
     return Ends(
         bos=next((token for token in begins if token in known), None),
         eos=next(iter(stops), None),
