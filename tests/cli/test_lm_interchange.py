@@ -74,7 +74,16 @@ def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa
     imported = run("lm import hf -o in --json")
     assert json.loads(imported.out)["model"]["num_layers"] == 1
     unknown = run("lm generate hf a")
-    assert "hint: import it first: bytemill lm import hf -o DIR" in unknown.err
+    hint = "hint: import it first: bytemill lm import {1} -o {0}-imported"
+    assert hint.format("hf", "hf") in unknown.err
+    for line in ("lm generate out.gguf a", "lm chat out.gguf", "lm tune sft out.gguf --data.train shards"):
+        assert hint.format("out", "out.gguf") in run(line).err
+    assert run("lm import out.gguf -o out-imported").status == 0
+    texts = [
+        run(f"lm generate {folder} a --temperature 0 --max-tokens 8").out
+        for folder in (trained, "out-imported")
+    ]
+    assert texts[0] == texts[1]
 
 
 def test_an_export_is_uploaded_with_a_card(trained: str, run: Run, hub: Hub):  # noqa: F811

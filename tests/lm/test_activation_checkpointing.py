@@ -112,14 +112,16 @@ def test_checkpointing_is_for_training_alone():
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 @pytest.mark.parametrize("name", ["none", "selective", "full"])
-@pytest.mark.parametrize("kernels", ["auto", "torch", "scratch"])
-# The first has all of the compiler but the generation of code, which takes minutes on the CPU.
-@pytest.mark.parametrize("backend", ["aot_eager_decomp_partition", "inductor"])
+@pytest.mark.parametrize(
+    ("kernels", "backend"),
+    [  # the first has all of the compiler but the generation of code, for which one choice of kernels is enough
+        *((kernels, "aot_eager_decomp_partition") for kernels in ("auto", "torch", "scratch")),
+        ("scratch", "inductor"),
+    ],
+)
 def test_compiled_blocks_have_nearly_the_same_gradients(
     name: CheckpointingName, kernels: KernelName, backend: str
 ):
-    if backend == "inductor" and kernels != "scratch":
-        pytest.skip("one kernel is enough for the generation of code")
     config = ModelConfig(**SMALL)
     device = torch.device("cpu")
     torch._dynamo.reset()

@@ -452,6 +452,7 @@ app.command(
     sort_key=7,
     help_epilogue="""Examples:
   bytemill lm import SmolLM2-135M -o smollm
+  bytemill lm import SmolLM2-135M-Instruct.Q4_1.gguf -o smollm-chat
   bytemill lm import out/ckpt.pt -o mine --tokenizer gpt2""",
 )
 app.command(

@@ -17,7 +17,7 @@ def import_weights(
         Path,
         Parameter(
             name="SOURCE",
-            help="Folder of Hugging Face transformers with safetensors files, or nanoGPT's ckpt.pt.",
+            help="Folder of Hugging Face transformers with safetensors files, a GGUF file, or nanoGPT's ckpt.pt.",
         ),
     ],
     /,
@@ -30,7 +30,7 @@ def import_weights(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Import a model: GPT-2, Llama, Mistral, Qwen 2, Qwen 3, nanoGPT.
+    """Import a model: GPT-2, Llama, Mistral, Qwen 2, Qwen 3, GGUF files, nanoGPT.
 
     The result is a folder that `lm generate`, `lm eval` and `lm export` read, and
     that `lm train --init-from` fine-tunes. No code in SOURCE is executed.
@@ -99,8 +99,8 @@ def export_weights(
     eos_token: Annotated[
         str | None,
         Parameter(
-            help="Special token that ends a text; by default the separator of the training data, else the "
-            "tokenizer's end token."
+            help="Only special token that ends a text; by default the separator of the training data, else the "
+            "tokenizer's end token, and the token that ends an answer in the chat template."
         ),
     ] = None,
     push: Annotated[

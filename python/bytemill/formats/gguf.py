@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern, named_pattern
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
-from bytemill.formats import gguf_models
+from bytemill.formats import gguf_models, gguf_names
 from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
 from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
-from bytemill.formats.huggingface.parts import to_pre_tokenizer
+from bytemill.formats.huggingface.parts import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.patterns import KIMI_K2, checked_pattern
 from bytemill.formats.ranks import unreachable_token
 from bytemill.formats.registry import Content, load_content, load_with_library, refuse_arguments
@@ -68,7 +68,12 @@ _SPECIAL_IDS = frozenset(
         *("fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep", "prefix", "suffix", "middle"),
     )
 )
-_WANTED = frozenset({_MODEL, _PRE, _TOKENS, _TYPES, _MERGES, _RECORD}) | _SPECIAL_IDS | gguf_models.KEYS
+_WANTED = (
+    frozenset({_MODEL, _PRE, _TOKENS, _TYPES, _MERGES, _RECORD})
+    | _SPECIAL_IDS
+    | gguf_models.KEYS
+    | gguf_names.KEYS
+)
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
@@ -101,10 +106,6 @@ _CONTROL_NAMES = frozenset(
     )
 )
 """Tokens that llama.cpp takes for control tokens whatever their type."""
-
-# Default end-of-text and beginning-of-text tokens, in order of preference.
-END_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>", "<|im_end|>")
-BEGIN_NAMES = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<|endoftext|>")
 
 
 def recognize(content: Content) -> bool:
@@ -164,7 +165,11 @@ def load(
     The core makes the vocabulary if it can, in a third of the time: Python objects for 280,000 merges take long. Other
     kinds than GPT-2's, and what the core does not run, become a file of the library that has them.
     """
-    location, values = str(path), _metadata(path, special_tokens)
+    values = _metadata(path, special_tokens)
+    return gguf_names.with_names(_load(values, str(path), pattern), values)
+
+
+def _load(values: Mapping[str, Value], location: str, pattern: str | EllipsisType | None) -> Loaded:
     kind = values.get(_MODEL)
     if kind == "gpt2" and pattern is ... and values.get(_PRE) in _CHARACTER_PRE_TOKENIZERS:
         kind = "gemma4"
@@ -268,6 +273,7 @@ def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
         flags=flags,
+        metadata=gguf_names.metadata_of(values, special),
     )
 
 
@@ -447,7 +453,8 @@ def write(
         path: The file.
         pre: llama.cpp's name for the pre-tokenizer. By default the name of the pattern; without one, the file names no
             pre-tokenizer and a `PreTokenizerWarning` is issued.
-        bos_token: Special token that begins a text; by default chosen by its name. Encoding does not add it.
+        bos_token: Special token that begins a text; by default the one that the tokenizer names, else chosen by its
+            name. Encoding does not add it.
         eos_token: Special token that ends a text; likewise.
         architecture: Name of the model architecture, which every GGUF file must have.
 
@@ -477,6 +484,7 @@ def add_tokenizer(
     pre: str | None = None,
     bos_token: str | None = None,
     eos_token: str | None = None,
+    turn_token: str | None = None,
     adds_bos: bool = False,
     n_ids: int = 0,
 ) -> None:
@@ -488,12 +496,42 @@ def add_tokenizer(
         pre: As in `write`.
         bos_token: As in `write`.
         eos_token: As in `write`.
+        turn_token: Special token that ends a turn of a conversation.
         adds_bos: llama.cpp puts the token that begins a text before every text.
         n_ids: Number of ids of the model; ids that the tokenizer does not have become unused tokens.
 
     Raises:
         TokenizerError: The format cannot represent `spec`.
     """
+    parts = _document_parts(spec, n_ids) or _own_parts(spec, pre, n_ids)
+    writer.add_tokenizer_model("gpt2")
+    if parts.pre is not None:
+        writer.add_tokenizer_pre(parts.pre)
+    writer.add_token_list(parts.texts)
+    writer.add_token_types(parts.types)
+    writer.add_token_merges(parts.merges)
+    # llama.cpp's defaults depend on the pre-tokenizer; bytemill's encoding adds neither token.
+    writer.add_add_bos_token(adds_bos)
+    writer.add_add_eos_token(False)
+    gguf_names.add_names(writer, spec, bos_token=bos_token, eos_token=eos_token, turn_token=turn_token)
+    if parts.record is not None:
+        writer.add_string(_RECORD, json.dumps(parts.record, ensure_ascii=False))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a GGUF file has of a tokenizer."""
+
+    pre: str | None
+    """Name of the pre-tokenizer."""
+    texts: list[str]
+    """Tokens by id."""
+    types: list[int]
+    merges: list[str]
+    record: dict[str, Any] | None
+
+
+def _own_parts(spec: TokenizerSpec, pre: str | None, n_ids: int) -> _Parts:
     check_expressible(spec, "a GGUF file")
     tokens, merges = checked_parts(spec)
     if not merges:
@@ -506,29 +544,47 @@ def add_tokenizer(
     name = name if pre is None else pre
     record |= {"pre": name, "ignore_merges": ignore_merges}
     vocab = byte_level_vocab(spec, tokens, ignore_merges=ignore_merges)
-    kinds = {
+    texts, types = _listed(vocab, _kinds(spec), n_ids)
+    ids = {token: token_id for token_id, token in tokens.items()}
+    return _Parts(
+        name, texts, types, [f"{texts[ids[left]]} {texts[ids[right]]}" for left, right in merges], record
+    )
+
+
+def _document_parts(spec: TokenizerSpec, n_ids: int) -> _Parts | None:
+    """Return the parts of byte-level BPE that `tokenizers` runs, such as a vocabulary that lacks bytes.
+
+    None for another model, and for one whose ids llama.cpp would not give.
+    """
+    if spec.library is None or spec.library.library != "tokenizers":
+        return None
+    document = json.loads(spec.library.content)
+    model = document["model"]
+    others = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
+    if model.get("type") != "BPE" or document.get("normalizer") or any(model.get(key) for key in others):
+        return None
+    try:
+        pattern = from_pre_tokenizer(document.get("pre_tokenizer"), "pre_tokenizer")
+    except TokenizerFileError:
+        return None
+    ignore_merges = bool(model.get("ignore_merges"))
+    names = (
+        name
+        for name, known in PRE_TOKENIZERS.items()
+        if same_split(known.pattern, pattern) and known.ignore_merges == ignore_merges
+    )
+    if (name := next(names, None)) is None:
+        return None
+    texts, types = _listed({**model["vocab"], **spec.special_tokens}, _kinds(spec), n_ids)
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    return _Parts(name, texts, types, merges, None)
+
+
+def _kinds(spec: TokenizerSpec) -> dict[str, int]:
+    return {
         text: _CONTROL if spec.flags.get(text, TokenFlags()).special else _USER_DEFINED
         for text in spec.special_tokens
     }
-    texts, types = _listed(vocab, kinds, n_ids)
-    ids = {token: token_id for token_id, token in tokens.items()}
-    writer.add_tokenizer_model("gpt2")
-    if name is not None:
-        writer.add_tokenizer_pre(name)
-    writer.add_token_list(texts)
-    writer.add_token_types(types)
-    writer.add_token_merges([f"{texts[ids[left]]} {texts[ids[right]]}" for left, right in merges])
-    for add, wanted, defaults in (
-        (writer.add_bos_token_id, bos_token, BEGIN_NAMES),
-        (writer.add_eos_token_id, eos_token, END_NAMES),
-    ):
-        token_id = special_id(spec.special_tokens, wanted, defaults)
-        if token_id is not None:
-            add(token_id)
-    # llama.cpp's defaults depend on the pre-tokenizer; bytemill's encoding adds neither token.
-    writer.add_add_bos_token(adds_bos)
-    writer.add_add_eos_token(False)
-    writer.add_string(_RECORD, json.dumps(record, ensure_ascii=False))
 
 
 def _same_pattern(pre: str, name: str) -> bool:
@@ -544,7 +600,7 @@ def _warn(pattern: str | None, pre: str | None) -> None:
         )
     else:
         message = f"{shown(pre)} is not known to be the pre-tokenizer {meaning}: ids may differ in llama.cpp"
-    warnings.warn(message, PreTokenizerWarning, stacklevel=4)
+    warnings.warn(message, PreTokenizerWarning, stacklevel=5)
 
 
 def _listed(vocab: Mapping[str, int], kinds: Mapping[str, int], n_ids: int) -> tuple[list[str], list[int]]:
@@ -565,19 +621,6 @@ def _listed(vocab: Mapping[str, int], kinds: Mapping[str, int], n_ids: int) -> t
                 filler += "]"
             texts[token_id] = filler
     return texts, types
-
-
-def special_id(special: Mapping[str, int], wanted: str | None, defaults: Sequence[str]) -> int | None:
-    """Return the id of the special token `wanted`, or of the first of `defaults` that exists.
-
-    Raises:
-        TokenizerError: `wanted` is not a special token.
-    """
-    if wanted is not None:
-        if wanted not in special:
-            raise TokenizerError(f"{wanted!r} is not a special token of this tokenizer")
-        return special[wanted]
-    return next((special[token] for token in defaults if token in special), None)
 
 
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -669,7 +712,8 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
         (_SEED_CODER, False, "seed-coder"),
         (_TEKKEN, True, "tekken"),
         (_QWEN2, False, "bailingmoe bailingmoe2 llada-moe"),
-        (_STARCODER, False, "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2"),
+        # With the first name, llama.cpp keeps the spaces before punctuation when it decodes.
+        (_STARCODER, False, "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2"),
         (_JAIS2, False, "jais-2"),
         (_EXAONE_MOE, False, "exaone-moe"),
         (_BLOOM, False, "bloom poro-chat gpt3-finnish"),

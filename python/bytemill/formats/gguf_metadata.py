@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from bytemill.errors import TokenizerFileError
@@ -28,6 +29,10 @@ _MAX_STRING_BYTES = 2**24
 _MAX_KEPT_BYTES = 2**28
 """Limit for everything that is read."""
 _BLOCK = 2**20
+_MAX_DIMENSIONS = 4
+"""The format's own limit."""
+_ALIGNMENT = 32
+"""Bytes, if the file does not say."""
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", _BOOL: "B", 10: "Q", 11: "q", 12: "d"}
@@ -51,13 +56,74 @@ def read_metadata(file: BinaryIO, size: int, location: str, wanted: Container[st
     Raises:
         TokenizerFileError: The version is not 2 or 3, or the file is damaged; the message has the key and the offset.
     """
+    return _read_values(_open(file, size, location), wanted)[0]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of a GGUF file."""
+
+    shape: tuple[int, ...]
+    """Outermost dimension first."""
+    kind: int
+    """Number of the type of its values in ggml."""
+    offset: int
+    """Bytes from the start of the file."""
+
+
+def read_tensor_infos(
+    file: BinaryIO, size: int, location: str, wanted: Container[str]
+) -> tuple[dict[str, Value], dict[str, TensorInfo]]:
+    """Read the metadata and the descriptions of the tensors of a GGUF file.
+
+    Args:
+        file: The open file, at its beginning.
+        size: Its size in bytes.
+        location: Name of the file, for errors.
+        wanted: The keys to read, among them `general.alignment`.
+
+    Returns:
+        The requested keys that exist, with their values, and the tensors by name.
+
+    Raises:
+        TokenizerFileError: As for `read_metadata`, or the file is big-endian.
+    """
+    source = _open(file, size, location)
+    if source.order != "<":
+        raise TokenizerFileError(f"{location} is big-endian, and its tensors cannot be read")
+    values, n_tensors = _read_values(source, wanted)
+    # The shortest description has 8 + 1 + 4 + 8 + 4 + 8 bytes.
+    source.check(33 * n_tensors, f"the list of {n_tensors} tensors")
+    infos: dict[str, TensorInfo] = {}
+    for index in range(n_tensors):
+        name = source.raw_string(f"the name of tensor {index}", _MAX_KEY_BYTES).decode(errors="replace")
+        n_dimensions = source.number("I", name)
+        if n_dimensions > _MAX_DIMENSIONS or name in infos:
+            problem = "appears twice" if name in infos else f"has {n_dimensions} dimensions"
+            raise TokenizerFileError(f"{location}: tensor {name[:80]!r} {problem}")
+        shape = [source.number("Q", name) for _ in range(n_dimensions)]
+        infos[name] = TensorInfo(tuple(shape[::-1]), source.number("I", name), source.number("Q", name))
+    alignment = values.get("general.alignment", _ALIGNMENT)
+    if type(alignment) is not int or alignment < 1:
+        raise TokenizerFileError(f"{location}: general.alignment is {alignment!r}, not a number of bytes")
+    start = -(-source.offset // alignment) * alignment
+    return values, {name: replace(info, offset=start + info.offset) for name, info in infos.items()}
+
+
+def _open(file: BinaryIO, size: int, location: str) -> _Source:
     if file.read(4) != GGUF_MAGIC:
         raise TokenizerFileError(
             f"{location}: not a GGUF file: it does not begin with {GGUF_MAGIC.decode()!r}"
         )
     source = _Source(file, size, location)
     _read_version(source, location)
-    source.number("Q", "the number of tensors")
+    return source
+
+
+def _read_values(source: _Source, wanted: Container[str]) -> tuple[dict[str, Value], int]:
+    """Return the requested keys with their values, and the number of tensors."""
+    location = source.location
+    n_tensors = source.number("Q", "the number of tensors")
     n_keys = source.number("Q", "the number of keys")
     # The shortest key and value have 8 + 1 + 4 + 1 bytes.
     source.check(14 * n_keys, f"the list of {n_keys} keys")
@@ -78,7 +144,7 @@ def read_metadata(file: BinaryIO, size: int, location: str, wanted: Container[st
             values[key] = source.value(key)
         else:
             source.skip_value(key[:80])
-    return values
+    return values, n_tensors
 
 
 def _read_version(source: _Source, location: str) -> None:

@@ -147,7 +147,7 @@ def check_variables(template: str, variables: Iterable[str], method: Callable[..
     """
     if not (names := list(variables)):
         return
-    used = _variables_of(template)
+    used = variables_of(template)
     for name in names:
         if name not in used or name == "messages":
             others = [*inspect.signature(method).parameters, *sorted(used - {"messages"})]
@@ -159,7 +159,7 @@ def check_variables(template: str, variables: Iterable[str], method: Callable[..
 
 
 @lru_cache(maxsize=32)
-def _variables_of(template: str) -> frozenset[str]:
+def variables_of(template: str) -> frozenset[str]:
     """Return the names that a template uses and does not set."""
     from jinja2 import TemplateError, meta
 

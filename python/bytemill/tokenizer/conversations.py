@@ -41,6 +41,8 @@ _SAID_BESIDES = (*_CALLS, "reasoning_content", "reasoning", "thinking")
 """Fields beside the content that the assistant produces."""
 _STRIPPED = ("", "\n", None)
 """Characters that templates strip from contents: none, ends of lines, white space."""
+PROBE = ({"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"})
+"""A conversation that every chat template has a text for."""
 _SHOWN_CHARACTERS = 300
 """Characters of a conversation in an error."""
 
@@ -109,6 +111,26 @@ def render_conversation(
             f"the first turn of the assistant ends after {n_tokens(ends[0]):,} tokens, and max_tokens is {max_tokens:,}"
         )
     return _Rendering(tokenizer, messages[: ends[n_turns - 1]], tools).conversation(n_prompt)
+
+
+def end_of_turn(tokenizer: Tokenizer) -> str | None:
+    """Return the special token with which the chat template ends an answer of the assistant.
+
+    Args:
+        tokenizer: The tokenizer.
+
+    Returns:
+        The token, or None: there is no template, it rejects a question with an answer, or no special token follows.
+    """
+    if tokenizer.chat_template is None:
+        return None
+    try:
+        example = render_conversation(tokenizer, PROBE)
+    except TokenizerError:
+        return None
+    last = max(index for index, is_target in enumerate(example.mask) if is_target)
+    names = {token_id: token for token, token_id in tokenizer.special_tokens.items()}
+    return next((names[token_id] for token_id in example.ids[last:] if token_id in names), None)
 
 
 class TurnTooLongError(TokenizerError):

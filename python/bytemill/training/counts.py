@@ -381,8 +381,11 @@ def finish_weighted(counter: PretokenCounter, denominator: int, *, may_stay: boo
 
     Raises:
         CorpusError: The counts exceed 64 bits.
+        TokenizerError: The pattern failed on a text.
     """
     try:
         return counter.finish(denominator, may_stay)
     except TokenizerError as error:
+        if "weights" not in str(error):
+            raise
         raise CorpusError(str(error), hint=WEIGHTS_HINT) from error

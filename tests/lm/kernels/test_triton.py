@@ -12,7 +12,9 @@ import pytest
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
-@pytest.mark.parametrize("selection", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "selection", ["not slow", pytest.param("slow", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
 def test_the_interpreter_agrees_with_the_textbook(selection: str) -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     folder = str(Path(__file__).parent / "triton")

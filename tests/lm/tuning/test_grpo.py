@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from bytemill.errors import BytemillError, CorpusError, RunConfigError
+from bytemill.errors import BytemillError, CheckpointError, CorpusError, RunConfigError
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.training.config import config_to_toml
 from bytemill.lm.training.metrics_log import MEASURED, read_metrics
+from bytemill.lm.training.run_checkpoint import RunCheckpoint
 from bytemill.lm.training.saved_model import find_saved_model
 from bytemill.lm.tuning.rewards import REWARDS
 from bytemill.lm.tuning.tune import tune
@@ -86,6 +87,19 @@ def test_a_run_that_was_stopped_repeats_itself(
     assert same(tmp_path / "whole", tmp_path / "parts")
     changed = weights(tmp_path / "whole")
     assert any(not torch.equal(tensor, changed[name]) for name, tensor in weights(_base(settings)).items())
+
+
+def test_a_reference_with_other_weights_is_refused(settings: Make, tmp_path: Path) -> None:
+    options = {"tuning__kl_weight": 0.1, "training__steps": 1}
+    tune(settings("grpo", **options))
+    checkpoint = find_saved_model(tmp_path / "run").weights
+    assert isinstance(checkpoint, RunCheckpoint)
+    assert checkpoint.initial == find_saved_model(_base(settings)).weights_sha256
+    more = options | {"training__steps": 2}
+    with pytest.raises(CheckpointError, match="other weights than those that the run began with") as caught:
+        tune(settings("grpo", **more, training__init_from=str(tmp_path / "run")))
+    assert "--training.init-from RUN/checkpoints/STEP" in str(caught.value.hint)
+    tune(settings("grpo", **more))
 
 
 def _base(settings: Make) -> Path:

@@ -264,7 +264,8 @@ def for_library(content: Content) -> tuple[str, TokenizerMetadata | None]:
         return content.text, metadata
     vocab: Any = document["model"].get("vocab") if is_object(document["model"]) else None
     if isinstance(vocab, list):  # of a Unigram model: pieces and their scores
-        vocab = {each[0]: index for index, each in enumerate(cast("list[list[Any]]", vocab))}
+        pieces = enumerate(cast("list[Any]", vocab))
+        vocab = {cast("Any", each[0]): index for index, each in pieces if isinstance(each, list) and each}
     amended = sidecars.amended(document, vocab.get, len(vocab)) if is_object(vocab) else document
     text = content.text if amended is document else json.dumps(amended)
     return text, sidecars.metadata(metadata)

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from bytemill.errors import ModelConfigError, NotFiniteError, TokenizerError
-from bytemill.formats.gguf import BEGIN_NAMES, END_NAMES, PRE_TOKENIZERS, same_split
+from bytemill.formats.gguf import PRE_TOKENIZERS, same_split
+from bytemill.formats.gguf_names import BEGIN_NAMES, END_NAMES
 from bytemill.formats.huggingface.exchange import default_config, with_bos, write_folder
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.lm.device import memory_errors
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.tensors import not_finite
+from bytemill.tokenizer.chat import variables_of
+from bytemill.tokenizer.conversations import PROBE, end_of_turn
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -301,32 +304,48 @@ class Ends:
 
     bos: str | None = None
     eos: str | None = None
+    """The token that the files of the tokenizer name."""
     adds_bos: bool = False
     """Whether `bos` began every text that the model was trained on, and is put before every text."""
+    stops: tuple[str, ...] = ()
+    """All tokens that end generated text, `eos` first: with a chat template the end of a turn and that of a text."""
+    turn: str | None = None
+    """The token that ends an answer in the chat template."""
+    pad: str | None = None
+    """The token that fills batches."""
 
-    def ids(self, tokenizer: Tokenizer) -> dict[str, int | None]:
-        """Return the ids under the names that transformers has for them."""
+    def ids(self, tokenizer: Tokenizer) -> dict[str, Any]:
+        """Return the ids under the names that transformers has for them: one id, or a list of several."""
         known = tokenizer.special_tokens
+        stops = [known[token] for token in self.stops]
         return {
             "bos_token_id": None if self.bos is None else known[self.bos],
-            "eos_token_id": None if self.eos is None else known[self.eos],
+            "eos_token_id": stops if len(stops) > 1 else next(iter(stops), None),
+            **({} if self.pad is None else {"pad_token_id": known[self.pad]}),
         }
 
 
 def ends_of(
-    tokenizer: Tokenizer, separator: int | None, bos_id: int | None = None, eos_token: str | None = None
+    tokenizer: Tokenizer,
+    separator: int | None = None,
+    bos_id: int | None = None,
+    eos_token: str | None = None,
+    *,
+    is_tuned: bool = False,
 ) -> Ends:
     """Choose the tokens that begin and end a text.
 
     The beginning is the token that began every training document, else the one that the tokenizer's files name.
-    The end is the explicit token, else the separator of the documents that the model was trained on, else the one that
-    the tokenizer's files name, else one with a usual name.
+    The end of a text is the separator of the documents that the model was trained on, else the token that the
+    tokenizer's files name, else one with a usual name. With a chat template, the token that ends an answer ends
+    generated text too. It is the first one of a tuned model.
 
     Args:
         tokenizer: The tokenizer.
         separator: Id of the token between documents in the training data, if there was one.
         bos_id: Id of the token at the start of every training document, if there was one.
-        eos_token: The explicit token.
+        eos_token: The only token that ends a text.
+        is_tuned: The model was tuned to answer.
 
     Raises:
         TokenizerError: `eos_token` is not a special token.
@@ -339,13 +358,34 @@ def ends_of(
         )
     by_id = {token_id: token for token, token_id in known.items()}
     between, first = (None if token_id is None else by_id.get(token_id) for token_id in (separator, bos_id))
-    ends = (eos_token, between, tokenizer.eos_token, *END_NAMES)
     begins = (first, tokenizer.bos_token, *BEGIN_NAMES, between)
+    turn, pad = end_of_turn(tokenizer), tokenizer.pad_token
+    texts = [token for token in (between, tokenizer.eos_token, *END_NAMES) if token in known]
+    if eos_token is not None:
+        stops = [eos_token]
+    elif turn is None:
+        stops = texts[:1]
+    else:
+        of_text = [token for token in texts if token != turn][:1]
+        is_first = is_tuned or texts[:1] == [turn]
+        stops = [turn, *of_text] if is_first else [*of_text, turn]
+    named = tokenizer.eos_token
+    if eos_token is None and turn is not None and named in known and _template_uses(tokenizer, "eos_token"):
+        stops = list(dict.fromkeys((named, *stops)))
     return Ends(
         bos=next((token for token in begins if token in known), None),
-        eos=next((token for token in ends if token in known), None),
+        eos=next(iter(stops), None),
         adds_bos=first is not None,
+        stops=tuple(stops),
+        turn=turn if turn in stops else None,
+        pad=pad if pad in known else None,
     )
+
+
+def _template_uses(tokenizer: Tokenizer, variable: str) -> bool:
+    template = tokenizer.chat_template
+    sources = template.values() if isinstance(template, dict) else [template] if template else []
+    return any(variable in variables_of(source) for source in sources)
 
 
 def keeps_ids(model_type: str, spec: TokenizerSpec) -> bool:
@@ -385,8 +425,22 @@ def write_tokenizer(tokenizer: Tokenizer, ends: Ends, folder: Path, model_type: 
         special_tokens_map=None if tokens_map is None else {**tokens_map, **named},
     )
     write_folder(replace(spec, metadata=metadata), folder)
-    if Tokenizer.load(folder).encode(_PROBE) != tokenizer.encode(_PROBE):
+    written = Tokenizer.load(folder)
+    if written.encode(_PROBE) != tokenizer.encode(_PROBE):
         raise TokenizerError(f"{folder / 'tokenizer.json'} gives other ids than the tokenizer of the model")
+    if tokenizer.chat_template is not None and _rendered(written) != _rendered(tokenizer):
+        raise TokenizerError(
+            f"the chat template uses the names of special tokens, and the model ends texts with {ends.eos!r}, which is "
+            "not the end token of its tokenizer",
+            hint="write the tokens into the template, in place of {{ eos_token }} and {{ bos_token }}",
+        )
+
+
+def _rendered(tokenizer: Tokenizer) -> str | None:
+    try:
+        return tokenizer.apply_chat_template(PROBE, tokenize=False)
+    except TokenizerError:
+        return None  # it rejects the conversation, or is no template
 
 
 OnProgress = Callable[[int, int], None]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from bytemill._core import __version__
-from bytemill.errors import CheckpointError, OutputError, RunConfigError
-from bytemill.formats.gguf import add_tokenizer
+from bytemill.errors import OutputError, RunConfigError
 from bytemill.lm.checkpoint import open_tensors
 from bytemill.lm.interchange.architectures import (
     Ends,
@@ -23,21 +22,18 @@ from bytemill.lm.interchange.architectures import (
     no_progress,
     read_model,
 )
+from bytemill.lm.interchange.gguf import write_gguf
 from bytemill.lm.interchange.huggingface import CONFIG_NAME, WEIGHT_FILES, write_folder
-from bytemill.lm.model import llama3_frequencies, rotary_frequencies
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.saved_model import check_output, files_in, find_saved_model, locked_output
 from bytemill.storage import StoreFolder, exists, local_output, shown, uploaded, url_of
 from bytemill.storage.input_check import check_file_is_no_input, check_folder_is_no_input
-from bytemill.system.atomic_files import make_folder, output_errors
-from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from bytemill.lm.interchange.architectures import Layout, ModelToExport, OnProgress
-    from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.interchange.architectures import OnProgress
 
 
 ExportFormat = Literal["huggingface", "gguf"]
@@ -83,8 +79,9 @@ def export_model(
         dtype: Type of the stored matrices, which are float32 in the source.
         max_shard_bytes: Maximum bytes of weights per file of the format huggingface; a larger tensor has its own file.
         with_tokenizer: Also write the tokenizer, which a GGUF file needs.
-        eos_token: Special token that ends a text. By default the separator of the training data, else the one that the
-            tokenizer's files name, else one with a usual name.
+        eos_token: The only special token that ends generated text. By default the separator of the training data, else
+            the one that the tokenizer's files name, else one with a usual name; with a chat template also the one that
+            ends an answer.
         overwrite: Replace existing files of the same names.
         progress: Called with the bytes of weights that are written, and their total.
 
@@ -121,7 +118,12 @@ def export_model(
     tokenizer = saved.tokenizer() if with_tokenizer and saved.fingerprint is not None else None
     spec = None if tokenizer is None else tokenizer.to_spec()
     check_supported(saved.config.model, spec, gguf=format == "gguf")
-    ends = Ends() if tokenizer is None else ends_of(tokenizer, saved.separator, saved.bos_id, eos_token)
+    is_tuned = saved.config.tuning.method != "none"
+    ends = (
+        Ends()
+        if tokenizer is None
+        else ends_of(tokenizer, saved.separator, saved.bos_id, eos_token, is_tuned=is_tuned)
+    )
     model = read_model(saved, tokenizer, ends, wanted)
     with locked_output(output, is_file=is_file), local_output(output, CONFIG_NAME) as local:
         check()
@@ -228,126 +230,3 @@ def _training(checkpoint: Path) -> str:
             if isinstance(value := last.get(name), float):
                 rows.append((what, f"{value:.4f}"))
     return f"## Training\n\n| | |\n|---|---|\n{_table(rows)}\n" if rows else ""
-
-
-_LAYOUTS: dict[str, Layout] = {
-    "gpt2": "gguf-gpt2",
-    "llama": "gguf-llama",
-    "qwen2": "gguf-qwen",
-    "qwen3": "gguf-qwen",
-}
-_FILE_TYPES = {torch.float32: "ALL_F32", torch.float16: "MOSTLY_F16", torch.bfloat16: "MOSTLY_BF16"}
-_TENSOR_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-
-
-def write_gguf(
-    model: ModelToExport, file: Path, *, name: str, dtype: torch.dtype, progress: OnProgress
-) -> str:
-    """Write metadata, tokenizer and tensors; return the architecture.
-
-    Vectors and position embeddings stay float32, as llama.cpp expects.
-
-    Args:
-        model: The model.
-        file: The file.
-        name: Name of the model in the metadata.
-        dtype: Type of the stored matrices.
-        progress: Called with the bytes of weights that are converted, and their total; then they are written.
-
-    Raises:
-        ModelConfigError: No architecture of llama.cpp has the options of the model.
-        CheckpointError: The model has no tokenizer.
-        TokenizerError: GGUF cannot represent the tokenizer.
-        MissingExtraError: The package `gguf` is not installed.
-        OutputError: The file cannot be written.
-    """
-    config = model.saved.config.model
-    architecture = check_supported(config, gguf=True)
-    if model.tokenizer is None:
-        raise CheckpointError(
-            f"{model.saved.path} has no tokenizer, which a GGUF file needs",
-            hint="import the model again with --tokenizer TOKENIZER",
-        )
-    gguf = import_library("gguf", "writing GGUF")
-    make_folder(file.parent)
-    # The library opens its file by name and leaves a partial file behind if it fails.
-    draft = file.with_name(f".{file.name}.tmp")
-    with output_errors(file):
-        try:
-            writer = gguf.GGUFWriter(draft, architecture)
-            writer.add_name(name)
-            writer.add_file_type(int(gguf.LlamaFileType[_FILE_TYPES[dtype]]))
-            _add_shape(writer, architecture, config)
-            add_tokenizer(
-                writer,
-                model.tokenizer.to_spec(),
-                bos_token=model.ends.bos,
-                eos_token=model.ends.eos,
-                adds_bos=model.ends.adds_bos,
-                n_ids=config.vocab_size,
-            )
-            _add_tensors(writer, gguf, architecture, model, dtype=dtype, progress=progress)
-            writer.write_header_to_file()
-            writer.write_kv_data_to_file()
-            writer.write_tensors_to_file()
-            writer.close()
-            draft.replace(file)
-        finally:
-            draft.unlink(missing_ok=True)
-    return architecture
-
-
-def _add_shape(writer: Any, architecture: str, config: ModelConfig) -> None:
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_context_length(config.context_length)
-    writer.add_embedding_length(config.d_model)
-    writer.add_block_count(config.num_layers)
-    writer.add_feed_forward_length(config.d_ff)
-    writer.add_head_count(config.num_heads)
-    if architecture == "gpt2":
-        writer.add_layer_norm_eps(config.norm_eps)
-        return
-    writer.add_head_count_kv(config.n_kv_heads)
-    writer.add_key_length(config.d_head)
-    writer.add_value_length(config.d_head)
-    writer.add_layer_norm_rms_eps(config.norm_eps)
-    writer.add_rope_dimension_count(config.d_head)
-    writer.add_rope_freq_base(config.rope.theta)
-    if config.rope.scaling == "linear":
-        writer.add_string(f"{architecture}.rope.scaling.type", "linear")
-        writer.add_rope_scaling_factor(config.rope.factor)
-
-
-def _add_tensors(
-    writer: Any,
-    gguf: Any,
-    architecture: str,
-    model: ModelToExport,
-    *,
-    dtype: torch.dtype,
-    progress: OnProgress,
-) -> None:
-    kind = gguf.GGMLQuantizationType[_TENSOR_TYPES[dtype]]
-    entries, shapes = model.entries(_LAYOUTS[architecture], architecture), model.shapes(architecture)
-    sizes = [torch.Size(entry.shape(shapes)).numel() * dtype.itemsize for entry in entries]
-    n_done = 0
-    for entry, size in zip(entries, sizes, strict=True):
-        n_done += size
-        progress(n_done, sum(sizes))
-        tensor = model.tensor(entry).float().numpy()
-        if tensor.ndim < 2 or entry.theirs.startswith("position_embd") or dtype == torch.float32:
-            writer.add_tensor(entry.theirs, tensor)
-        else:
-            writer.add_tensor(entry.theirs, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
-    config = model.saved.config.model
-    if config.rope.scaling == "llama3":
-        frequencies = rotary_frequencies(config.rope.theta, config.d_head)
-        scaled = llama3_frequencies(
-            frequencies,
-            config.rope.factor,
-            config.rope.low_freq_factor,
-            config.rope.high_freq_factor,
-            config.rope.original_context,
-        )
-        # llama.cpp divides the frequencies by these factors.
-        writer.add_tensor("rope_freqs.weight", (frequencies / scaled).float().numpy())

@@ -1,4 +1,4 @@
-"""Import a model of Hugging Face transformers or nanoGPT into a model folder."""
+"""Import a model of Hugging Face transformers, llama.cpp or nanoGPT into a model folder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from bytemill.errors import (
     TokenizerError,
     TokenizerFileError,
 )
+from bytemill.formats.files import GGUF_MAGIC
 from bytemill.formats.huggingface.exchange import without_special_tokens
 from bytemill.lm.checkpoint import open_tensors
 from bytemill.lm.interchange.architectures import entries, tensor_shapes
+from bytemill.lm.interchange.gguf import read_gguf
 from bytemill.lm.interchange.huggingface import read_config
 from bytemill.lm.model_config import ModelConfig
 from bytemill.lm.training.saved_model import (
@@ -65,7 +67,7 @@ class Source:
 
 @contextmanager
 def open_source(path: Path) -> Generator[Source]:
-    """Open a folder of transformers, or a checkpoint file of nanoGPT. No code in it is executed.
+    """Open a folder of transformers, a GGUF file or a checkpoint file of nanoGPT. No code in it is executed.
 
     Raises:
         CheckpointError: It is neither, or a file is missing or damaged; also for such errors in the block.
@@ -76,14 +78,26 @@ def open_source(path: Path) -> Generator[Source]:
             yield source
     elif path.is_dir() and (path / "ckpt.pt").is_file():
         yield _read_nanogpt(path / "ckpt.pt")
+    elif path.is_file() and _is_gguf(path):
+        model = read_gguf(path)
+        shapes = {name: info.shape for name, info in model.tensors.items()}
+        yield Source(path, model.kind, model.layout, model.config, shapes, model.read)
     elif path.is_file():
         yield _read_nanogpt(path)
     else:
         problem = "holds no config.json and no ckpt.pt" if path.is_dir() else "does not exist"
         raise CheckpointError(
             f"{path} {problem}",
-            hint="name a folder with config.json and model.safetensors, or a ckpt.pt of nanoGPT",
+            hint="name a folder with config.json and model.safetensors, a GGUF file, or a ckpt.pt of nanoGPT",
         )
+
+
+def _is_gguf(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -223,10 +237,10 @@ def import_model(
     Weights become float32. Dropout is not imported: it is 0 unless a later training sets it.
 
     Args:
-        source: Folder of Hugging Face transformers (GPT-2, Llama, Mistral, Qwen 2, Qwen 3) with safetensors files,
-            or a `ckpt.pt` of nanoGPT. Or the URL of either.
+        source: Folder of Hugging Face transformers (GPT-2, Llama, Mistral, Qwen 2, Qwen 3) with safetensors files, a
+            GGUF file (gpt2, llama, qwen2, qwen3), or a `ckpt.pt` of nanoGPT. Or the URL of one of them.
         output: Folder of the result, or its URL.
-        tokenizer: Path or published name; by default the one in the source folder, if it is byte-level BPE.
+        tokenizer: Path or published name; by default the one in the source, if it is byte-level BPE.
         overwrite: Replace the contents of `output`.
         progress: Called with the bytes of weights that are written, and their total.
 
@@ -235,6 +249,7 @@ def import_model(
             configuration says.
         NotFiniteError: A tensor has values that are not finite.
         ModelConfigError: The architecture or one of its options is not supported.
+        MissingExtraError: A GGUF file needs the package `gguf`.
         TokenizerFileError: `tokenizer` cannot be read.
         TokenizerError: `tokenizer` has more ids than the model.
         OutputError: The folder is not empty, or cannot be written.
@@ -306,9 +321,10 @@ def _tokenizer(source: Source, explicit: str | os.PathLike[str] | None, notes: l
                 hint="choose the tokenizer of the model: --tokenizer TOKENIZER",
             )
         return tokenizer
-    if not source.path.is_dir() or not any(
+    has_one = source.layout.startswith("gguf") or any(
         (source.path / name).is_file() for name in ("tokenizer.json", "vocab.json")
-    ):
+    )
+    if not has_one:
         notes.append(f"{source.path} has no tokenizer; {hint}")
         return None
     try:

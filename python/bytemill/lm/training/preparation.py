@@ -12,7 +12,7 @@ import torch
 
 from bytemill.data.manifest import MANIFEST_NAME, shard_hashes
 from bytemill.data.verification import BackgroundCheck
-from bytemill.errors import NotEnoughMemoryError, OutputError, RunConfigError
+from bytemill.errors import CheckpointError, NotEnoughMemoryError, OutputError, RunConfigError
 from bytemill.lm.batches import MarkedDocuments
 from bytemill.lm.device import matmul_rate, pick_precision, total_memory
 from bytemill.lm.generation.text_generation import prompt_ids
@@ -168,6 +168,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
         bos_id=bos_id,
         separator=separator,
+        initial=None if initial is None else initial.weights_sha256,
         task=task,
         documents=documents,
         scale=LossScale() if dtype == torch.float16 else None,
@@ -336,10 +337,17 @@ def initial_model(run: Run) -> TransformerLM:
     """Return the model that a run began with, in evaluation mode on the run's device.
 
     Raises:
-        CheckpointError: The weights of `training.init_from` are gone or damaged.
+        CheckpointError: The weights of `training.init_from` are gone, damaged or others than at the start.
     """
+    path = run.config.training.init_from
+    saved = find_saved_model(path)
+    if run.initial not in (None, saved.weights_sha256):
+        raise CheckpointError(
+            f"{path} has other weights than those that the run began with",
+            hint="name the checkpoint that it began with: --training.init-from RUN/checkpoints/STEP",
+        )
     model = TransformerLM(run.config.model, seed=0)
-    load_initial_weights(model, find_saved_model(run.config.training.init_from))
+    load_initial_weights(model, saved)
     return model.to(run.device).eval().use_kernels(run.model.kernels)
 
 

@@ -427,6 +427,8 @@ class Run:
     """Id of the special token at the start of every training document."""
     separator: int | None = None
     """Id of the token between documents."""
+    initial: str | None = None
+    """sha256 of the weights of `training.init_from` that the run began with."""
     task: Task | None = None
     """What a run that tunes learns from."""
     documents: Documents | None = None

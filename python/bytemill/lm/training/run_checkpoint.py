@@ -253,6 +253,13 @@ class RunCheckpoint:
     """Id of the special token at the start of every training document."""
     separator: int | None = None
     """Id of the token between documents in the training data, if there was one."""
+    initial: str | None = None
+    """sha256 of the weights that the run began with, if it did not begin with random ones."""
+
+    @property
+    def weights_sha256(self) -> str:
+        """sha256 of the moving average of the weights, if the run kept one, else of the weights."""
+        return self.files[AVERAGE if self.has_average else WEIGHTS]
 
     @property
     def has_average(self) -> bool:
@@ -324,6 +331,7 @@ def publish_checkpoint(
     shards: ShardHashes,
     bos_id: int | None,
     separator: int | None,
+    initial: str | None,
 ) -> None:
     """Add the manifest to a folder of complete files, and give the folder its final name.
 
@@ -337,6 +345,7 @@ def publish_checkpoint(
         shards: Hashes of the data.
         bos_id: Id of the special token at the start of every training document.
         separator: Id of the token between documents in the training data.
+        initial: sha256 of the weights that the run began with.
 
     Raises:
         OutputError: The manifest cannot be written, or the folder cannot be renamed.
@@ -348,6 +357,7 @@ def publish_checkpoint(
         "shards": shards,
         "bos_id": bos_id,
         "separator": separator,
+        "initial": initial,
         "files": dict(files),
         "config": config.to_dict(),
     }
@@ -397,8 +407,9 @@ def read_checkpoint(path: Path) -> RunCheckpoint:
                 for role in ("training", "validation")
             },
             files={relative_name(name): str(sha256) for name, sha256 in dict(document["files"]).items()},
-            bos_id=document.get("bos_id"),  # missing in the first runs, like the next one
+            bos_id=document.get("bos_id"),  # missing in the first runs, like the next ones
             separator=document.get("separator"),
+            initial=document.get("initial"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file} is damaged: {error}") from error

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bytemill.errors import BytemillError, CheckpointError, CheckpointFormatError, OutputError, StorageError
+from bytemill.formats.huggingface.exchange import sidecar_files
+from bytemill.formats.huggingface.sidecars import CONFIG, MAP, TEMPLATE
 from bytemill.lm.training.config import (
     Resolved,
     TrainConfig,
@@ -46,8 +48,7 @@ if TYPE_CHECKING:
 RUN_NAME = "run.json"
 _FORMAT = 1
 _Inside = Annotated[str, Strict(check=relative_name)]
-_TEMPLATE = "chat_template.jinja"
-_COPIES = ("config.toml", "tokenizer.json", "tokenizer_config.json", _TEMPLATE, "metrics.jsonl")
+_COPIES = ("config.toml", "tokenizer.json", CONFIG, MAP, TEMPLATE, "metrics.jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,9 +331,23 @@ class RunFolder:
         paths = recorded_paths(self.path if self.stored is None else None)
         write_text(self.config, config_to_toml(self._with_first_origins(resolved, before), paths))
         if tokenizer is not None:
-            tokenizer.save(self.tokenizer)
-            if isinstance(tokenizer.chat_template, str):
-                write_text(self.path / _TEMPLATE, tokenizer.chat_template)
+            self._save_tokenizer(tokenizer)
+
+    def _save_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Write the tokenizer with its chat template and its names of special tokens, and no names of its own.
+
+        Shards of conversations were made with these names, so `lm chat` must not find others.
+        """
+        tokenizer.save(self.tokenizer)
+        spec = tokenizer.to_spec()
+        files = sidecar_files(spec)
+        if spec.metadata is None or spec.metadata.config is None:
+            del files[CONFIG]
+        with output_errors(self.path):
+            for name in {CONFIG, MAP, TEMPLATE} - files.keys():  # of another tokenizer with the same ids
+                (self.path / name).unlink(missing_ok=True)
+        for name, text in files.items():
+            write_text(self.path / name, text)
 
     def _with_first_origins(self, resolved: Resolved, before: TrainConfig | None) -> Resolved:
         """Replace the run's own `config.toml` as an origin by the one that it names, unless the value was edited."""

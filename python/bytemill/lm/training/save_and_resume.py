@@ -155,7 +155,7 @@ def _resume(run: Run) -> TrainConfig | None:
             seed_generators(run.config.training.seed, run.processes.rank, run.step)
     except KeyError as error:
         raise CheckpointError(f"{checkpoint.path} lacks {error}") from error
-    run.refused, run.saved = found.refused, checkpoint.path
+    run.refused, run.saved, run.initial = found.refused, checkpoint.path, checkpoint.initial
     peak = run.optimizer.param_groups[0]["peak_lr"]
     if note := rate_change(checkpoint.config, run.config, run.step, peak):
         run.notes.append(note)
@@ -227,6 +227,7 @@ def _publish(
                 shards=run.shards,
                 bos_id=run.bos_id,
                 separator=run.separator,
+                initial=run.initial,
             )
         except OutputError as error:
             errors.append(error)

@@ -241,6 +241,11 @@ class SavedModel:
         """Id of the special token at the start of every training document."""
         return self.weights.bos_id
 
+    @property
+    def weights_sha256(self) -> str:
+        """sha256 of the file that `load_weights` reads by default."""
+        return self.weights.weights_sha256 if isinstance(self.weights, RunCheckpoint) else self.weights.sha256
+
     def load_weights(self, model: Module, name: WeightsName = "auto") -> None:
         """Load the weights into `model`.
 
@@ -292,6 +297,8 @@ def find_saved_model(path: str | os.PathLike[str]) -> SavedModel:
         CheckpointError: There is no intact checkpoint and no imported model.
     """
     path = _local(path)
+    if path.is_file():
+        raise _nothing_in(path)
     if is_model_folder(path):
         folder = read_model_folder(path)
         config = TrainConfig(model=folder.model)
@@ -336,10 +343,13 @@ def _nothing_in(path: Path) -> CheckpointError:
             f"there is no folder {path}",
             hint=f"name a run folder, or train a model: {train_command(path)}",
         )
-    if (path / "config.json").exists() or path.is_file():
+    files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
+    source = path if (path / "config.json").exists() else files[0] if len(files) == 1 else None
+    if source is not None:
+        output = f"{path.resolve().stem if path.is_file() else path.resolve().name}-imported"
         return CheckpointError(
             f"{path} is neither a run nor an imported model",
-            hint=f"import it first: bytemill lm import {shlex.quote(str(path))} -o DIR",
+            hint=f"import it first: bytemill lm import {shlex.quote(str(source))} -o {shlex.quote(output)}",
         )
     return CheckpointError(
         f"there is no checkpoint in {path}",
