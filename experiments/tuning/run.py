@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import stats
 
 from bytemill.data import encode_corpus
@@ -40,10 +43,10 @@ SUMS = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 2}
 N_TEST = 1000
 SHAPE = {
     "model.context_length": 32,
-    "model.d_model": 96,
+    "model.d_model": 128,
     "model.num_layers": 2,
     "model.num_heads": 4,
-    "model.d_ff": 256,
+    "model.d_ff": 384,
     "training.device": "cpu",
 }
 
@@ -113,7 +116,8 @@ def accuracy(run: Path, test: dict[str, str]) -> dict[str, float]:
 def results_of(  # noqa: PLR0917 - the settings of the study
     seed: int, folder: Path, test: dict[str, str], algorithms: list[str], n_pretraining: int, n_tuning: int
 ) -> dict[str, Any]:
-    """Train and tune the models of a seed, and return their accuracies."""
+    """Train and tune the models of a seed on one thread, and return their accuracies."""
+    torch.set_num_threads(1)
     started = time.perf_counter()
     runs = folder / f"seed{seed}"
     data = {"data.tokenizer": str(folder / "tok"), "training.seed": seed}
@@ -123,8 +127,8 @@ def results_of(  # noqa: PLR0917 - the settings of the study
         "data.train": [str(folder / "texts")],
         "run.folder": str(runs / "base"),
         "training.steps": n_pretraining,
-        "training.batch_size": 64,
-        "optimizer.learning_rate": 2e-3,
+        "training.batch_size": 128,
+        "optimizer.learning_rate": 3e-3,
         "data.packing": "documents",
         "run.checkpoint_every": 0,
     }
@@ -146,13 +150,14 @@ def results_of(  # noqa: PLR0917 - the settings of the study
         return accuracy(runs / name, test)
 
     found: dict[str, Any] = {
+        "seed": seed,
         "sft": tuned(
             *("sft", "base", "sft"),
             data__train=[str(folder / "chats")],
             training__steps=60,
             training__batch_size=32,
             optimizer__learning_rate=3e-4,
-        )
+        ),
     }
     for algorithm in algorithms:
         found[algorithm] = tuned(
@@ -160,26 +165,34 @@ def results_of(  # noqa: PLR0917 - the settings of the study
             tuning__prompts=[str(folder / "prompts.jsonl")],
             tuning__algorithm=algorithm,
             tuning__max_tokens=6,
-            tuning__prompts_per_step=32,
+            tuning__prompts_per_step=128,
             tuning__group_size=8,
-            training__batch_size=256,
+            training__batch_size=1024,
             training__steps=n_tuning,
+            schedule__name="cosine",
+            schedule__warmup_steps=5,
             optimizer__learning_rate=1e-4,
         )
     found["seconds"] = time.perf_counter() - started
     return found
 
 
-def study(folder: Path, n_seeds: int, algorithms: list[str], n_pretraining: int, n_tuning: int) -> None:
+def study(  # noqa: PLR0917 - the settings of the study
+    folder: Path, n_seeds: int, algorithms: list[str], n_pretraining: int, n_tuning: int, n_processes: int
+) -> None:
     """Run the study and print its table."""
     folder.mkdir(parents=True)
     test = prepare(folder)
     results: list[dict[str, Any]] = []
-    for seed in range(n_seeds):
-        found = results_of(seed, folder, test, algorithms, n_pretraining, n_tuning)
-        results.append(found)
-        print(seed, json.dumps(found), flush=True)
-        (folder / "results.json").write_text(json.dumps(results))
+    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
+        jobs = [
+            pool.submit(results_of, seed, folder, test, algorithms, n_pretraining, n_tuning)
+            for seed in range(n_seeds)
+        ]
+        for job in as_completed(jobs):
+            results.append(job.result())
+            print(json.dumps(results[-1]), flush=True)
+            (folder / "results.json").write_text(json.dumps(results))
     print("| answers | run | accuracy | gain over sft, 95 % interval | p |\n|---|---|---:|---|---:|")
     for kind in ("greedy", "sampled"):
         by_run = {name: np.array([found[name][kind] for found in results]) for name in ("sft", *algorithms)}
@@ -206,6 +219,14 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--algorithms", nargs="+", default=["grpo", "dr-grpo"])
     parser.add_argument("--pretraining", type=int, default=1200, help="steps")
-    parser.add_argument("--tuning", type=int, default=150, help="steps of each algorithm")
+    parser.add_argument("--tuning", type=int, default=50, help="steps of each algorithm")
+    parser.add_argument("--processes", type=int, default=2, help="seeds at the same time, on one thread each")
     options = parser.parse_args()
-    study(options.folder, options.seeds, options.algorithms, options.pretraining, options.tuning)
+    study(
+        options.folder,
+        options.seeds,
+        options.algorithms,
+        options.pretraining,
+        options.tuning,
+        options.processes,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -114,9 +115,10 @@ def test_a_run_is_that_of_trls_trainer(
 ) -> None:
     """From conversations to weights: the same losses in each step, and the same weights at the end."""
     from transformers import AutoTokenizer, LlamaForCausalLM
-    from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 
     from datasets import Dataset
+
+    trl: Any = import_module("trl")
 
     tok = Tokenizer.load(sums / "tok.json")
     tok.chat_template = TEMPLATE
@@ -164,11 +166,11 @@ def test_a_run_is_that_of_trls_trainer(
     }
     data = Dataset.from_list(rows)
     if method == "sft":
-        arguments: Any = SFTConfig(**common, assistant_only_loss=True)
-        trainer: Any = SFTTrainer(theirs, arguments, train_dataset=data, processing_class=their_tok)
+        arguments: Any = trl.SFTConfig(**common, assistant_only_loss=True)
+        trainer: Any = trl.SFTTrainer(theirs, arguments, train_dataset=data, processing_class=their_tok)
     else:
-        arguments = DPOConfig(**common, **options)
-        trainer = DPOTrainer(theirs, args=arguments, train_dataset=data, processing_class=their_tok)
+        arguments = trl.DPOConfig(**common, **options)
+        trainer = trl.DPOTrainer(theirs, args=arguments, train_dataset=data, processing_class=their_tok)
     trainer.train()
     their_losses = [record["loss"] for record in trainer.state.log_history if "loss" in record]
 
