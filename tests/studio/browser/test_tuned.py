@@ -12,6 +12,7 @@ from bytemill.shards import TokenShards
 from bytemill.studio.library import Library
 from bytemill.studio.server import listen
 from tests.studio.browser.test_copied_code import run_command, run_python
+from tests.studio.browser.test_views import check_accessibility
 from tests.studio.conftest import id_of, running, until
 
 Open = Callable[..., Any]
@@ -54,11 +55,12 @@ def test_a_chat(
     assert contents.all_inner_texts() == ["3", "3!"]
     assert "ended by <|endoftext|>" in page.locator("article.assistant").inner_text()
     say(page, "7")
-    page.get_by_role("button", name="Tokens").last.click()
+    page.get_by_role("button", name="As tokens").last.click()
     shown = page.get_by_role("group", name="What the model reads")
     read = "Q3<|endoftext|>A3!<|endoftext|>Q7<|endoftext|>A"
     assert shown.locator(".strip").first.inner_text().strip() == read
     assert shown.locator(".strip").first.locator(".special").count() == 3
+    check_accessibility(page)
     answers = page.locator("article.assistant .content").all_inner_texts()
     assert run_python(copied(page, "Copy as Python")) == answers[1]
     command = copied(page, "Copy as command")
@@ -102,9 +104,10 @@ def test_a_run_tuned_by_rewards(open_page: Open, address: str, tuned: Path):
         assert [float(row[0].replace("−", "-").replace("±", "")) for row in cells] == [
             pytest.approx(each["advantage"], abs=0.006) for each in answers
         ]
-        assert [float(row[1]) for row in cells] == [each["reward"] for each in answers]
+        assert [float(row[2]) for row in cells] == [each["reward"] for each in answers]
         is_equal = len({each["reward"] for each in answers}) == 1
         assert page.locator("[data-testid=no-signal]").count() == int(is_equal)
+    check_accessibility(page)
 
 
 def test_training_conversations_of_pairs(open_page: Open, address: str, tuned: Path):
@@ -120,3 +123,4 @@ def test_training_conversations_of_pairs(open_page: Open, address: str, tuned: P
         ]
         shown = page.get_by_role("group", name=f"{side} 1").locator(".target").all_inner_texts()
         assert [text.strip() for text in shown] == [chr(i) if i < 256 else "<|endoftext|>" for i in targets]
+    check_accessibility(page)
