@@ -17,6 +17,8 @@ import torch
 import bytemill
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.trainer import train
+from bytemill.lm.tuning.tune import DEFAULTS, tune
+from bytemill.shards import encode_conversations
 from bytemill.studio.library import Library
 from bytemill.studio.server import Address, Server, listen
 from tests.experiment.made_up import write_study
@@ -99,6 +101,73 @@ def url(root: Path) -> Iterator[str]:
     """The address of a studio, which several tests share."""
     with running(Library(root), listen(port=0)) as address:
         yield address
+
+
+TEMPLATE = (
+    "{% for m in messages %}{{ {'system': 'S', 'user': 'Q', 'assistant': 'A'}[m.role] }}{{ m.content }}<|endoftext|>"
+    "{% endfor %}{% if add_generation_prompt %}A{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run `plain`, whose tokenizer has no chat template, and it tuned as `sft`, `dpo` and `grpo`."""
+    folder = tmp_path_factory.mktemp("tuned")
+    tokenizer = bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [], [END])
+    tokenizer.save(folder / "tok.json")
+    bytemill.encode_corpus(tokenizer, bytemill.Corpus.from_texts(["1! 2! 3!"] * 20), folder / "text")
+    tokenizer.chat_template = TEMPLATE
+    (folder / "chat").mkdir()
+    tokenizer.save(folder / "chat")
+
+    def rows(name: str, row: Callable[[int], dict[str, Any]]) -> str:
+        (folder / name).write_text("".join(json.dumps(row(n)) + "\n" for n in range(9)))
+        return str(folder / name)
+
+    chats = rows("chats.jsonl", lambda n: {"prompt": str(n), "response": f"{n}!"})
+    pairs = rows("pairs.jsonl", lambda n: {"prompt": str(n), "chosen": f"{n}!", "rejected": "no"})
+    prompts = rows(
+        "prompts.jsonl", lambda n: {"messages": [{"role": "user", "content": str(n)}], "answer": str(n)}
+    )
+    for source in (chats, pairs):
+        encode_conversations(tokenizer, source, source.removesuffix(".jsonl"))
+    (folder / "mine.py").write_text(
+        "def score(prompt, answer, row):\n    return {'reward': float('1' in answer), 'length': float(len(answer))}\n"
+    )
+    shape = {"model.context_length": 24, "model.d_model": 32, "model.num_layers": 1, "model.num_heads": 2}
+    shape |= {"model.d_ff": 64, "training.device": "cpu", "training.batch_size": 8, "run.log_every": 1}
+    n_threads = torch.get_num_threads()
+
+    def run(name: str, method: str, n_steps: int, **values: Any) -> None:
+        own = {
+            **shape,
+            "training.steps": n_steps,
+            "run.folder": str(folder / name),
+            "tuning.method": method,
+            **values,
+        }
+        tune(resolve([("the test", {**DEFAULTS.get(method, {}), **own})], n_vocab=tokenizer.n_vocab))
+
+    data = {"data.tokenizer": str(folder / "chat")}
+    run(
+        "plain",
+        "none",
+        1,
+        **{"data.tokenizer": str(folder / "tok.json"), "data.train": [str(folder / "text")]},
+    )
+    data["training.init_from"] = str(folder / "plain")
+    run("sft", "sft", 60, **data, **{"data.train": [str(folder / "chats")], "optimizer.learning_rate": 0.01})
+    data["training.init_from"] = str(folder / "sft")
+    run("dpo", "dpo", 3, **data, **{"data.train": [str(folder / "pairs")]})
+    grpo = {
+        "tuning.prompts": [prompts],
+        "tuning.reward": f"{folder / 'mine.py'}:score",
+        "tuning.max_tokens": 4,
+    }
+    grpo |= {"tuning.prompts_per_step": 2, "tuning.group_size": 4, "run.sample_every": 2}
+    run("grpo", "grpo", 4, **data, **grpo)
+    torch.set_num_threads(n_threads)
+    return folder
 
 
 @contextmanager

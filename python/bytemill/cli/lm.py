@@ -336,6 +336,7 @@ def chat(
     """
     from bytemill.cli.lm_prompt import Chat, run_prompt
     from bytemill.lm.device import memory_errors, use_threads
+    from bytemill.lm.generation.chat import require_chat_template
     from bytemill.lm.generation.sampling import SamplingParameters
     from bytemill.lm.generation.text_generation import GenerationOptions
     from bytemill.lm.training.saved_model import load_trained
@@ -349,11 +350,7 @@ def chat(
     use_threads(threads)
     with memory_errors("use a smaller model"):
         trained = load_trained(run, device, weights, "auto")
-        if trained.tokenizer.chat_template is None:
-            raise RunConfigError(
-                f"the tokenizer of {run} has no chat template",
-                hint="tune the model on conversations with a tokenizer that has one: --data.tokenizer FOLDER",
-            )
+        require_chat_template(trained.tokenizer, str(run))
         run_prompt(trained, requested, Chat(trained, system))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.cli import lm_generation, output
 from bytemill.errors import BytemillError, RunConfigError
+from bytemill.lm.generation.chat import chat_prompt
 from bytemill.lm.generation.sampling import SamplingParameters
 
 if TYPE_CHECKING:
@@ -50,8 +51,13 @@ class Chat:
         self.messages.append({"role": "user", "content": line})
         parts: list[str] = []
         try:
-            prompt = self._prompt(options.max_tokens)
-            parts.extend(lm_generation.stream_text(self.trained, prompt, options))
+            system = [] if self.system is None else [{"role": "system", "content": self.system}]
+            context_length = self.trained.model.config.context_length
+            prompt = chat_prompt(
+                self.trained.tokenizer, [*system, *self.messages], context_length, options.max_tokens
+            )
+            del self.messages[: prompt.n_forgotten]
+            parts.extend(lm_generation.stream_text(self.trained, prompt.text, options))
         except BaseException:
             if not parts:
                 self.messages.pop()
@@ -60,25 +66,6 @@ class Chat:
             if parts:  # also of an answer that was stopped
                 self.messages.append({"role": "assistant", "content": "".join(parts)})
         output.write_line()
-
-    def _prompt(self, max_tokens: int) -> str:
-        """Return the conversation as text; its oldest turns are forgotten where the context is too short."""
-        tokenizer, room = self.trained.tokenizer, self.trained.model.config.context_length - max_tokens
-        while True:
-            system = [] if self.system is None else [{"role": "system", "content": self.system}]
-            text: str = tokenizer.apply_chat_template(
-                [*system, *self.messages], tokenize=False, add_generation_prompt=True
-            )
-            n_tokens = len(tokenizer.encode(text))
-            if n_tokens <= room:
-                return text
-            if len(self.messages) == 1:
-                raise RunConfigError(
-                    f"the message has {n_tokens:,} tokens, which with an answer of max_tokens {max_tokens:,} exceeds "
-                    f"the context of {self.trained.model.config.context_length:,} tokens",
-                    hint="write less, or lower --max-tokens",
-                )
-            del self.messages[:2]
 
 
 def run_prompt(trained: TrainedModel, options: GenerationOptions, chat: Chat | None = None) -> None:

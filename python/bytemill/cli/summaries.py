@@ -6,12 +6,9 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bytemill.cli import output
 from bytemill.corpus.documents import CorpusCounts
 from bytemill.data.manifest import PAIR
-from bytemill.errors import ShardError
 from bytemill.storage import shown, url_of
 from bytemill.system.units import (
     format_bytes,
@@ -168,25 +165,18 @@ def write_examples(folder: Path, tokenizer: Tokenizer, n_examples: int) -> None:
     Raises:
         ShardError: The shards are not of conversations, or of another tokenizer.
     """
+    from bytemill.data.conversations import first_conversations
+
     tokens = _open(folder)
-    if tokens.manifest.fingerprint != tokenizer.fingerprint:
-        raise ShardError(
-            f"{shown(folder)} was encoded with tokenizer {tokens.manifest.fingerprint}, not {tokenizer.fingerprint}",
-            hint="name the tokenizer that encoded it",
-        )
-    n_targets, ends = tokens.n_targets, tokens.document_ends()
-    output.write_line(f"\n{output.styled(shown(folder), '1')}: {plural(n_targets, 'target')}")
-    start = 0
-    shown_ends: list[int] = [] if ends is None else ends[:n_examples].tolist()
-    for end in shown_ends:
-        ids, mask = tokens.read(start, end), tokens.mask(start, end)
-        bounds = [0, *(np.flatnonzero(mask[1:] != mask[:-1]) + 1).tolist(), len(ids)]
+    examples = list(first_conversations(tokens, tokenizer, n_examples))
+    output.write_line(f"\n{output.styled(shown(folder), '1')}: {plural(tokens.n_targets, 'target')}")
+    for ids, mask in examples:
+        bounds = [0, *(i for i in range(1, len(ids)) if mask[i] != mask[i - 1]), len(ids)]
         text = "".join(
-            _target(tokenizer.decode(ids[first:stop]), is_target=bool(mask[first]))
+            _target(tokenizer.decode(ids[first:stop]), is_target=mask[first])
             for first, stop in pairwise(bounds)
         )
         output.write_line(f"\n{text.rstrip()}")
-        start = end
 
 
 def _target(text: str, *, is_target: bool) -> str:

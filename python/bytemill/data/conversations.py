@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from bytemill.data.manifest import PAIR
-from bytemill.errors import TokenizerError
+from bytemill.errors import ShardError, TokenizerError
+from bytemill.storage import shown
 from bytemill.tokenizer.conversations import Conversation, TurnTooLongError, render_conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bytemill.data.manifest import ConversationSettings
+    from bytemill.data.reader import StoredTokens, TokenShards
     from bytemill.tokenizer import Tokenizer
 
     Messages = list[dict[str, Any]]
@@ -165,6 +168,26 @@ def _listed(value: Any, role: str, name: str) -> Messages:
             fields = {"role": known, "content": fields.get("value")}
         messages.append(fields)
     return messages
+
+
+def first_conversations(
+    tokens: TokenShards | StoredTokens, tokenizer: Tokenizer, n: int
+) -> Iterator[tuple[list[int], list[bool]]]:
+    """Yield the ids of the first `n` conversations of a shard folder, and which of them are targets.
+
+    Raises:
+        ShardError: The shards are not of conversations, or of another tokenizer.
+    """
+    if tokens.manifest.fingerprint != tokenizer.fingerprint:
+        raise ShardError(
+            f"{shown(tokens.folder)} was encoded with tokenizer {tokens.manifest.fingerprint}, "
+            f"not {tokenizer.fingerprint}",
+            hint="name the tokenizer that encoded it",
+        )
+    ends = tokens.document_ends()
+    bounds: list[int] = [0] if ends is None else [0, *ends[:n].tolist()]
+    for start, end in pairwise(bounds):
+        yield tokens.read(start, end).tolist(), tokens.mask(start, end).tolist()
 
 
 def template_hash(tokenizer: Tokenizer) -> str:

@@ -16,7 +16,7 @@ from bytemill._core import __version__
 from bytemill.errors import BytemillError
 from bytemill.studio.files import shown_name
 from bytemill.studio.models import Models, checkpoint_paths
-from bytemill.studio.routes import models, runs, texts, tokenizers
+from bytemill.studio.routes import models, runs, texts, tokenizers, training_data
 from bytemill.studio.schemas import Queued, Status
 from bytemill.studio.security import Guard
 from bytemill.studio.state import State, Studio
@@ -47,7 +47,7 @@ def create_app(library: Library, access: Access, *, device: str = "auto") -> Fas
     app.state.studio = State(library, Models(library.stamps, device))
     app.add_middleware(Guard, access=access)
     app.add_api_route(f"{PREFIX}/status", status, tags=["status"])
-    for module in (tokenizers, texts, runs, models):
+    for module in (tokenizers, texts, runs, training_data, models):
         app.include_router(module.router, prefix=PREFIX)
     app.add_api_route(f"{PREFIX}/jobs/{{name}}", job, tags=["jobs"])
     _add_errors(app)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bytemill.errors import CheckpointError
+from bytemill.formats.files import SIDECAR_FILES
 from bytemill.studio.library import NotThereError
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 MAX_LOADED = 3
 _N_TRIES = 3
-_FILES = ("checkpoint.json", "model.json", "model.safetensors", "average.safetensors", "tokenizer.json")
+_TOKENIZER = ("tokenizer.json", *SIDECAR_FILES)
+_FILES = ("checkpoint.json", "model.json", "model.safetensors", "average.safetensors", *_TOKENIZER)
 """Files of a checkpoint or of an imported model; each has some of them."""
 
 
@@ -107,7 +109,7 @@ def model_files(folder: Path) -> list[Path]:
     """Return the files that a model is loaded from; some may be missing."""
     files = [folder / name for name in _FILES]
     if folder.parent.name == "checkpoints":
-        files.append(folder.parent.parent / "tokenizer.json")
+        files += [folder.parent.parent / name for name in _TOKENIZER]
     return files
 
 

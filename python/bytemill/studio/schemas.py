@@ -294,6 +294,30 @@ class Metrics(Message):
     others: dict[str, list[dict[str, Any]]]
 
 
+class TrainingExample(Message):
+    """A conversation that a run is trained on, or its first tokens."""
+
+    n_tokens: int
+    tokens: list[str]
+    """In hexadecimal."""
+    special: list[bool]
+    is_target: list[bool]
+
+
+class ExampleSet(Message):
+    """The first conversations of a shard folder."""
+
+    name: str
+    n_conversations: int
+    examples: list[TrainingExample]
+
+
+class TrainingExamples(Message):
+    """Conversations that a run is trained on. Of pairs there are two sets, with the same order."""
+
+    sets: list[ExampleSet]
+
+
 class ModelSummary(Message):
     """A model that can be loaded."""
 
@@ -381,6 +405,33 @@ class PromptTokens(OfModel):
     tokens: list[str]
     """In hexadecimal."""
     special: list[bool]
+
+
+class ChatMessage(Message):
+    """A message of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Annotated[str, Field(max_length=50_000)]
+
+
+class ChatSpec(ModelSpec):
+    """A conversation to answer. Without messages, nothing is read."""
+
+    messages: Annotated[list[ChatMessage], Field(max_length=1000)]
+    max_tokens: Annotated[int, Field(ge=1, le=2048)] = 64
+
+
+class AnswerSpec(ChatSpec):
+    """How to answer."""
+
+    sampling: Sampling = Sampling()
+    seed: Annotated[int, Field(ge=0, lt=1 << 62)] | None = None
+
+
+class ChatPrompt(PromptTokens):
+    """What the model reads of a conversation: see `lm.generation.chat`."""
+
+    n_forgotten: int
 
 
 class Alternative(Message):

@@ -104,6 +104,12 @@ def test_advantages(baseline: Any, normalizer: Any, expected: list[float]) -> No
     assert found.tolist() == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["grpo", "dr-grpo", "maxrl", "gspo"])
+def test_equal_rewards_have_no_advantage_at_all(name: str) -> None:
+    rewards = torch.tensor([1.2] * 8 + [0.1] * 8)  # whose mean in float32 is not 1.2
+    assert not group_advantages(rewards, 8, PRESETS[name]).any()
+
+
 def test_groups_that_cannot_be_compared_are_errors() -> None:
     with pytest.raises(RunConfigError, match="nothing to be compared with"):
         group_advantages(torch.ones(4), 1)

@@ -264,6 +264,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/conversations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Conversations
+         * @description Return the first conversations of the first shard folder of a run, whose shards are below the studio's folder.
+         */
+        get: operations["conversations_api_v1_runs__run_id__conversations_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/models": {
         parameters: {
             query?: never;
@@ -318,6 +338,46 @@ export interface paths {
          * @description Continue ids; a "model" event has the fields of `OfModel`, each "token" event a token and its alternatives.
          */
         post: operations["generate_api_v1_models__model_id__generate_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{model_id}/chat/prompt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Chat Prompt
+         * @description Return what the model reads of a conversation; an error if its tokenizer has no chat template.
+         */
+        post: operations["chat_prompt_api_v1_models__model_id__chat_prompt_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{model_id}/chat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Chat
+         * @description Answer a conversation; a "prompt" event has the fields of `ChatPrompt`, a "token" event a token and its text.
+         */
+        post: operations["chat_api_v1_models__model_id__chat_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -443,6 +503,83 @@ export interface components {
             sampled: number;
         };
         /**
+         * AnswerSpec
+         * @description How to answer.
+         */
+        AnswerSpec: {
+            /** Checkpoint */
+            checkpoint?: number | null;
+            /** Messages */
+            messages: components["schemas"]["ChatMessage"][];
+            /**
+             * Max Tokens
+             * @default 64
+             */
+            max_tokens: number;
+            /**
+             * @default {
+             *       "repetition_penalty": 1,
+             *       "no_repeat_ngram": 0,
+             *       "temperature": 1,
+             *       "top_k": 0,
+             *       "top_p": 1,
+             *       "min_p": 0
+             *     }
+             */
+            sampling: components["schemas"]["Sampling"];
+            /** Seed */
+            seed?: number | null;
+        };
+        /**
+         * ChatMessage
+         * @description A message of a conversation.
+         */
+        ChatMessage: {
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "system" | "user" | "assistant";
+            /** Content */
+            content: string;
+        };
+        /**
+         * ChatPrompt
+         * @description What the model reads of a conversation: see `lm.generation.chat`.
+         */
+        ChatPrompt: {
+            /** Checkpoint */
+            checkpoint: number | null;
+            /**
+             * Stamp
+             * @description changes when the files change that something was loaded from
+             */
+            stamp: string;
+            /** Ids */
+            ids: number[];
+            /** Tokens */
+            tokens: string[];
+            /** Special */
+            special: boolean[];
+            /** N Forgotten */
+            n_forgotten: number;
+        };
+        /**
+         * ChatSpec
+         * @description A conversation to answer. Without messages, nothing is read.
+         */
+        ChatSpec: {
+            /** Checkpoint */
+            checkpoint?: number | null;
+            /** Messages */
+            messages: components["schemas"]["ChatMessage"][];
+            /**
+             * Max Tokens
+             * @default 64
+             */
+            max_tokens: number;
+        };
+        /**
          * Compared
          * @description The result of a comparison, in the order of the tokenizers.
          */
@@ -478,6 +615,18 @@ export interface components {
             end: number;
             /** Text */
             text: string;
+        };
+        /**
+         * ExampleSet
+         * @description The first conversations of a shard folder.
+         */
+        ExampleSet: {
+            /** Name */
+            name: string;
+            /** N Conversations */
+            n_conversations: number;
+            /** Examples */
+            examples: components["schemas"]["TrainingExample"][];
         };
         /**
          * ExplainSpec
@@ -1164,6 +1313,28 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /**
+         * TrainingExample
+         * @description A conversation that a run is trained on, or its first tokens.
+         */
+        TrainingExample: {
+            /** N Tokens */
+            n_tokens: number;
+            /** Tokens */
+            tokens: string[];
+            /** Special */
+            special: boolean[];
+            /** Is Target */
+            is_target: boolean[];
+        };
+        /**
+         * TrainingExamples
+         * @description Conversations that a run is trained on. Of pairs there are two sets, with the same order.
+         */
+        TrainingExamples: {
+            /** Sets */
+            sets: components["schemas"]["ExampleSet"][];
+        };
         /** ValidationError */
         ValidationError: {
             /** Location */
@@ -1622,6 +1793,37 @@ export interface operations {
             };
         };
     };
+    conversations_api_v1_runs__run_id__conversations_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingExamples"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     models_api_v1_models_get: {
         parameters: {
             query?: never;
@@ -1689,6 +1891,74 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["GenerateSpec"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    chat_prompt_api_v1_models__model_id__chat_prompt_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                model_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChatSpec"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChatPrompt"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    chat_api_v1_models__model_id__chat_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                model_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AnswerSpec"];
             };
         };
         responses: {

@@ -42,7 +42,7 @@ export class LinkedState {
   /** The figures of the comparison were asked for. */
   hasFigures = $state(false);
 
-  mode: "generate" | "surprisal" = $state("generate");
+  mode: "generate" | "chat" | "surprisal" = $state("generate");
   prompt = $state(DEFAULT_PROMPT);
   temperature = $state(0.8);
   topK = $state(0);
@@ -198,7 +198,7 @@ const FIELDS: readonly Field[] = [
   field("vocabulary.text", "corpus", id, ["vocabulary"], step),
   field("with", "compared", list(id, 6), ["compare"], chosen),
   field("compare.figures", "hasFigures", flag, ["compare"], step),
-  field("generate.mode", "mode", oneOf(["generate", "surprisal"]), ["generate"], step),
+  field("generate.mode", "mode", oneOf(["generate", "chat", "surprisal"]), ["generate"], step),
   field("prompt", "prompt", text(MAX_IN_URL), models),
   field("generate.temperature", "temperature", number(0, 2), ["generate"]),
   field("generate.top-k", "topK", integer(0, 100_000), ["generate"]),

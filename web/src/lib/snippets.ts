@@ -193,6 +193,48 @@ export function generationSnippet({ model, prompt, sampling, maxTokens, seed, id
   };
 }
 
+interface ChatState {
+  model: string;
+  /** Up to the last one of the user. */
+  messages: Schemas["ChatMessage"][];
+  sampling: Schemas["Sampling"];
+  maxTokens: number;
+  seed: number | null;
+  /** The answers before are those that the same settings give. */
+  isAnswered: boolean;
+}
+
+export function chatSnippet({ model, messages, sampling, maxTokens, seed, isAnswered }: ChatState): Snippet {
+  const asked = messages.filter((each) => each.role === "user").map((each) => each.content);
+  const system = messages[0]?.role === "system" ? messages[0].content : null;
+  const { temperature, top_p, ...others } = sampling;
+  const isPlain = others.top_k === 0 && others.min_p === 0 && others.repetition_penalty === 1 && !asked.some((text) => /^\/|[\n\r\0]|^\s*$/.test(text));
+  const parameters = Object.entries(sampling).map(([name, value]) => `${name}=${value}`);
+  return {
+    python: () =>
+      `from bytemill.lm.generation.chat import chat_prompt\n` +
+      `from bytemill.lm.generation.decoding import SamplingParameters\n` +
+      `from bytemill.lm.generation.text_generation import GenerationOptions, generate_text\n` +
+      `from bytemill.lm.training.saved_model import load_trained\n\n` +
+      `trained = load_trained(${pythonString(model)})\n` +
+      `messages = [\n${messages.map(({ role, content }) => `    {"role": "${role}", "content": ${pythonString(content)}},\n`).join("")}]\n` +
+      `prompt = chat_prompt(trained.tokenizer, messages, trained.model.config.context_length, ${maxTokens})\n` +
+      `sampling = SamplingParameters(${parameters.join(", ")})\n` +
+      `options = GenerationOptions(max_tokens=${maxTokens}, sampling=sampling, seed=${seed ?? "None"})\n` +
+      `for new in generate_text(trained.model, trained.tokenizer, prompt.text, options):\n` +
+      `    print(new.text, end="", flush=True)\n`,
+    command:
+      isPlain && isAnswered
+        ? () =>
+            `printf '%s\\n' ${asked.map(shellWord).join(" ")} | bytemill lm chat ${shellWord(model)}${system === null ? "" : ` --system=${shellWord(system)}`}` +
+            ` --max-tokens ${maxTokens} --temperature ${temperature} --top-p ${top_p}${seed === null ? "" : ` --seed ${seed}`}`
+        : null,
+    missing: isAnswered
+      ? "bytemill lm chat takes messages of one line, temperature and top-p alone"
+      : "No command repeats answers that were edited, or made with other settings",
+  };
+}
+
 interface SurprisalState {
   models: string[];
   text: string;

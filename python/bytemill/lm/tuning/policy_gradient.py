@@ -126,6 +126,9 @@ def group_advantages(rewards: Tensor, group_size: int, how: PolicyGradient = PRE
             differences = differences / (groups.std(1, keepdim=True) + how.epsilon)
         case "mean":
             differences = differences / (means + how.epsilon)
+    if how.baseline != "none":
+        # The mean of equal numbers may differ from them in the last bit, which a deviation near 0 makes large.
+        differences = differences.masked_fill((groups == groups[:, :1]).all(1, keepdim=True), 0.0)
     return differences.reshape(-1)
 
 

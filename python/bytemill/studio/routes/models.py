@@ -17,6 +17,9 @@ from bytemill.studio.models import LoadedModel, checkpoint_paths, model_folders
 from bytemill.studio.routes.runs import tokenizer_of
 from bytemill.studio.schemas import (
     Alternative,
+    AnswerSpec,
+    ChatPrompt,
+    ChatSpec,
     GenerateSpec,
     HeadResult,
     HeadSpec,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from bytemill.lm.generation import chat as lm_chat
     from bytemill.lm.generation.sampling import SamplingParameters
     from bytemill.lm.generation.text_generation import TokenProbability
     from bytemill.lm.inspection import Trace
@@ -120,7 +124,7 @@ def _files(entry: Entry, step: int | None) -> list[Path]:
     folders = [entry.path]
     if checkpoints:
         folders.append(checkpoints.get(max(checkpoints) if step is None else step, entry.path))
-    endings = ("*.json", "*.safetensors")
+    endings = ("*.json", "*.jinja", "*.safetensors")
     return [path for folder in folders for ending in endings for path in folder.glob(ending)]
 
 
@@ -178,6 +182,73 @@ async def generate(model_id: str, spec: GenerateSpec, studio: Studio) -> Streami
             )
 
     return studio.jobs.stream(work)
+
+
+@router.post("/models/{model_id}/chat/prompt")
+async def chat_prompt(model_id: str, spec: ChatSpec, request: Request, studio: Studio) -> ChatPrompt:
+    """Return what the model reads of a conversation; an error if its tokenizer has no chat template."""
+
+    def work(_: Check) -> ChatPrompt:
+        entry = _entry(studio, model_id)
+        loaded = _load(studio, model_id, spec)
+        return _as_tokens(_rendered(entry.name, loaded, spec), loaded)
+
+    return await studio.jobs.run(request, work)
+
+
+@router.post("/models/{model_id}/chat", response_class=StreamingResponse)
+async def chat(model_id: str, spec: AnswerSpec, studio: Studio) -> StreamingResponse:
+    """Answer a conversation; a "prompt" event has the fields of `ChatPrompt`, a "token" event a token and its text."""
+    entry = _entry(studio, model_id)
+    await run_in_threadpool(lambda: model_folders(entry, spec.checkpoint))
+
+    def work(check: Check) -> Iterator[tuple[str, dict[str, Any]]]:
+        from bytemill.lm.generation.text_generation import GenerationOptions, generate_text
+
+        loaded = _load(studio, model_id, spec)
+        tokenizer = loaded.trained.tokenizer
+        prompt = _rendered(entry.name, loaded, spec)
+        check()
+        yield "prompt", _as_tokens(prompt, loaded).model_dump()
+        options = GenerationOptions(
+            spec.max_tokens, _parameters(spec.sampling), seed=spec.seed, with_logits=False
+        )
+        for new in generate_text(loaded.trained.model, tokenizer, prompt.text, options):
+            ids = [] if new.token is None else [new.token.id]
+            yield (
+                "token",
+                {
+                    "text": new.text,
+                    "bytes": _hex(tokenizer, ids)[0] if ids else "",
+                    "special": any(map(tokenizer.is_special_token, ids)),
+                },
+            )
+
+    return studio.jobs.stream(work)
+
+
+def _rendered(name: str, loaded: LoadedModel, spec: ChatSpec) -> lm_chat.ChatPrompt:
+    from bytemill.lm.generation import chat as lm_chat
+
+    trained = loaded.trained
+    lm_chat.require_chat_template(trained.tokenizer, name)
+    messages = [message.model_dump() for message in spec.messages]
+    if not messages:
+        return lm_chat.ChatPrompt("", [], 0)
+    return lm_chat.chat_prompt(
+        trained.tokenizer, messages, trained.model.config.context_length, spec.max_tokens
+    )
+
+
+def _as_tokens(prompt: lm_chat.ChatPrompt, loaded: LoadedModel) -> ChatPrompt:
+    tokenizer = loaded.trained.tokenizer
+    return ChatPrompt(
+        **_of(loaded),
+        ids=prompt.ids,
+        tokens=_hex(tokenizer, prompt.ids),
+        special=[tokenizer.is_special_token(i) for i in prompt.ids],
+        n_forgotten=prompt.n_forgotten,
+    )
 
 
 @router.post("/models/{model_id}/sampling")
