@@ -13,8 +13,8 @@ RUN := $(UV) run
 CARGO := $(UV) run cargo
 
 # Peers of the benchmarks beyond those in the bench group. `make bench PEERS=` does without them.
-PEERS ?= gigabpe==0.1.0 gigatoken==0.10.0 toktok-rs==0.3.0 ffbpe==@ minibperust==@ bpeasy==@
-# Options for the cases encode, decode and train, for example BENCH="--megabytes 10 --repeat 3".
+PEERS ?= gigabpe==0.1.0 gigatoken==0.10.0 toktok-rs==0.3.0
+# Options for the cases encode and train, for example BENCH="--megabytes 10 --repeat 3".
 BENCH ?=
 
 # Seconds for each fuzz target, and which of address, thread and valgrind `make sanitize` runs (all by default).
@@ -137,7 +137,6 @@ screenshots: _python ## Take the pictures of the studio in docs/images (needs Ch
 bench: _python ## Time training and encoding side by side with the peers (about an hour; BENCH="--megabytes 5" is quick)
 	$(RUN) python -m benchmarks corpus
 	$(RUN) --group bench $(PEERS:%=--with %) python -m benchmarks encode $(BENCH)
-	$(RUN) --group bench $(PEERS:%=--with %) python -m benchmarks decode $(BENCH)
 	$(RUN) --group bench $(PEERS:%=--with %) python -m benchmarks train $(BENCH)
 
 .PHONY: check-speed

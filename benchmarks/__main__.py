@@ -11,42 +11,22 @@ from benchmarks import harness
 
 CASES = {
     "corpus": ("texts.corpus", "build the texts (English, code, multilingual) from Debian packages"),
-    "encode": ("encode", "encoding beside other tools: arrays, lists, batches, files, short strings"),
-    "decode": ("encode", "decoding from arrays and lists beside other tools"),
-    "scaling": ("threads", "two threads against one, and against what the machine's second core allows"),
-    "turns": ("threads", "two builds, or two numbers of threads, closely"),
+    "encode": ("encode", "encoding and decoding beside other tools: arrays, lists, batches, files"),
+    "turns": ("turns", "two builds, or two numbers of threads, closely"),
     "hostile": ("limits", "worst cases: time, growth when the text doubles, memory"),
     "instructions": ("limits", "instructions per byte of each part of the core"),
-    "exactness": (
-        "exactness",
-        "pre-tokens against regex and ids against tiktoken, on texts or random strings",
-    ),
+    "exactness": ("exactness", "pre-tokens against regex and ids against tiktoken"),
     "fingerprints": ("exactness", "hashes of all that the core computes, to compare two builds"),
     "train": ("train", "training tokenizers beside other tools"),
-    "memory": ("train", "training with a memory limit, and without"),
-    "reference-steps": ("train", "each step of the optimization of training"),
     "load": ("load", "from a file to the ids of a first text, beside other tools"),
-    "many-tokenizers": ("load", "memory kept between calls by many tokenizers"),
     "models": ("load", "published models' tokenizers beside other tools"),
-    "families": ("load", "published pre-tokenizers around one vocabulary"),
-    "compare": ("load", "comparing tokenizers beside encoding with them"),
-    "inputs": ("data", "reading a corpus in each format"),
-    "shards": ("data", "from files to shards, relative to encoding in memory"),
-    "cluster": ("cluster", "counting and encoding by several processes, beside one"),
+    "shards": ("data", "from files of each format to shards, relative to encoding in memory"),
     "object-store": ("data", "shards in a store with latency, beside the disk"),
-    "scale": ("cluster", "a simulation of 15 and 100 TB on up to 1,000 nodes"),
-    "lm": ("lm", "training beside the same model of torch.nn, from the same weights"),
-    "lm-train": ("lm", "training from the shell and in a bare loop, beside a model of torch.nn"),
-    "lm-load": ("lm", "training and generation beside busy processes"),
+    "cluster": ("cluster", "counting and encoding by several processes, beside one"),
+    "gpu": ("gpu", "language models: training, single parts, generation"),
     "lm-eval": ("evaluation", "scores of benchmarks beside lm-evaluation-harness, item by item"),
-    "lm-generate": ("lm_generate", "generation on the CPU beside the limit by memory bandwidth"),
-    "gpu": ("gpu", "on a GPU: training, single parts, generation"),
-    "studio": ("studio", "the studio in headless Chromium, beside its bounds"),
 }
 """Case -> its module, and what it measures."""
-
-SCRIPTS = {"gpu", "lm_generate"}
-"""Modules with a command line of their own, which import each other by their file names."""
 
 
 def main() -> int:
@@ -63,10 +43,9 @@ def main() -> int:
         print(f"error: no case is called {name!r}\nhint: `python -m benchmarks` lists them", file=sys.stderr)
         return 2
     module = CASES[name][0]
-    if module in SCRIPTS:
+    if module == "gpu":  # a program by itself, which imports others by their file names
         sys.path.insert(0, str(Path(__file__).parent))
-        sys.argv[1:] = rest
-        import_module(module).main()
+        import_module(module).main(rest)
         return 0
     function = getattr(import_module(f"benchmarks.{module}"), name.replace("-", "_"))
     return harness.run_case(name, function, rest)

@@ -1,11 +1,8 @@
-"""From corpora to batches: the cases `inputs`, `shards` and `object-store`."""
+"""From corpora to batches: the cases `shards` and `object-store`."""
 
 import argparse
-import bz2
 import gzip
-import hashlib
 import json
-import lzma
 import os
 import shutil
 import statistics
@@ -13,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,77 +21,68 @@ import zstandard
 
 import bytemill
 from benchmarks import harness
-from benchmarks.harness import option
+from benchmarks.harness import Stopwatch, option
 from bytemill.corpus import Corpus
 
 SEPARATOR = "<|endoftext|>"
 DOCUMENT_BYTES = 3_000
 SHARD_TOKENS = 10_000_000
-SHARD_FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
-    "text": ("whole.txt", {}),
-    "text, separators": ("separated.txt", {"documents": SEPARATOR}),
-    "JSON lines": ("lines.jsonl", {}),
-    "Parquet": ("table.parquet", {}),
+FORMATS = {
+    "text": "whole.txt",
+    "text, separators": "separated.txt",
+    "JSON lines": "lines.jsonl",
+    "JSON lines, gzip": "lines.jsonl.gz",
+    "JSON lines, zstd": "lines.jsonl.zst",
+    "Parquet": "none.parquet",
+    "Parquet, zstd": "zstd.parquet",
+    "Arrow": "file.arrow",
+    "WET": "pages.wet",
 }
+"""Format -> its file."""
 
 
 @harness.case(
-    option("file", type=Path, help="a text file in UTF-8"),
-    option("--megabytes", type=float, default=100),
-    option("--repeat", type=int, default=5),
-    option("--only", default="", help="formats whose names hold this"),
-    option("--json", action="store_true"),
+    option("--tokenizer", required=True),
+    harness.TEXTS,
+    harness.megabytes(100.0),
+    harness.several("--formats", FORMATS),
+    option("--threads", nargs="+", type=int, default=[1, 2], help="numbers of threads (1 2)"),
+    option("--repeat", type=int, default=3, help="processes a figure (%(default)s)"),
+    option("--folder", type=Path, help="where files are written; memory (/dev/shm) takes the disk out"),
 )
-def inputs(options: argparse.Namespace) -> None:
-    """Time how fast a corpus is read into batches, by format: reading, decompression and parsing, nothing else.
+def shards(options: argparse.Namespace) -> None:
+    """Time how fast files of each format are read and become shards, beside encoding the same text in memory.
 
-        python -m benchmarks inputs ~/texts/english.txt
-        python -m benchmarks inputs english.txt --megabytes 200 --repeat 5 --json
+        python -m benchmarks shards --tokenizer ../shared/data/gpt2_vocab.json --text english.txt --text code.txt
+        python -m benchmarks shards --tokenizer tokenizer.json --text english.txt --threads 1 --formats Parquet,WET
 
-    The text is cut into documents of about 3 kB at line ends and written in every format to a temporary folder.
-    Before any time counts, each format must give the same text as the plain file. "wall" is MB of text a second by
-    the clock, while the caller counts documents and the reading thread works; "a core" is MB of text for each
-    second that a processor worked, in whatever thread; "file" is MB of the file for such a second, by which
-    parsers are compared. Each figure is the median of the runs. Of the slowest two compressions only a tenth of
-    the text is read.
+    The text is written as a plain file, and in documents of about 3 kB in the other formats. Every measurement is a
+    process of its own with empty caches, after the file was read once. "memory" is `encode_to_numpy` of the whole text
+    as a str: it reads no file and writes none. Shards are of ten million ids, so that 100 MB of text give some; the
+    last one, which is hashed twice, is a part of them as in a larger corpus. Of a row:
+
+        read       MB of text a second by the clock, read into batches: reading, decompression and parsing alone
+        wall       MB of text a second by the clock, from the file to shards
+        a core     MB of text for each second that a processor worked, in whatever thread of the process
+        of memory  "a core" and "wall" beside the text in memory
+
+    Medians of the runs. Before any time counts, the shards must hold the ids of their documents.
     """
-    with options.file.open("rb") as file:
-        text = file.read(int(options.megabytes * 1e6)).decode("utf-8", "ignore")
-    documents = documents_of(text)
-    rows: list[dict[str, float | str]] = []
-    with tempfile.TemporaryDirectory() as name:
-        whole = None
-        formats = list(_write_formats(Path(name), documents))
-        for title, path, settings in formats:
-            if path.suffix not in (".xz", ".bz2"):  # these hold a part
-                whole = whole or digest(path, settings)
-                assert digest(path, settings) == whole, title
-        for title, path, settings in formats:
-            if options.only.lower() not in title.lower():
-                continue
-            runs = [_read(path, settings) for _ in range(options.repeat)]
-            n_bytes = runs[0][1]
-            wall = statistics.median(seconds for _, _, seconds, _ in runs)
-            worked = statistics.median(seconds for _, _, _, seconds in runs)
-            rows.append(
-                {
-                    "format": title,
-                    "wall": n_bytes / wall / 1e6,
-                    "a core": n_bytes / worked / 1e6,
-                    "file": path.stat().st_size / worked / 1e6,
-                }
-            )
-    if options.json:
-        print(json.dumps(rows))
-        return
-    cells = [[str(row["format"]), *(f"{row[key]:.0f}" for key in ("wall", "a core", "file"))] for row in rows]
-    print(harness.format_table(["MB/s", "wall", "a core", "file"], cells))
+    rows: list[list[str]] = []
+    for path in harness.chosen_texts(options.text):
+        with tempfile.TemporaryDirectory(dir=options.folder) as name:
+            text = harness.read_text(path, int(options.megabytes * 1e6) or None)
+            write_formats(Path(name), documents_of(text))
+            for threads in options.threads:
+                request = {"folder": name, "tokenizer": options.tokenizer, "threads": threads}
+                rows += _shard_rows(path.stem, request, options)
+    print(harness.format_table(("text", "threads", "from", "read", "wall", "a core", "of memory"), rows))
 
 
 def documents_of(text: str) -> list[str]:
     """The text in pieces of about `DOCUMENT_BYTES` that end with a line.
 
-    >>> [len(document) for document in documents_of("line\\n" * 1000)]
+    >>> [len(document) for document in documents_of("line\n" * 1000)]
     [3000, 2000]
     """
     documents: list[str] = []
@@ -109,180 +97,100 @@ def documents_of(text: str) -> list[str]:
     return [*documents, "".join(lines)] if lines else documents
 
 
-def _write_formats(folder: Path, documents: list[str]) -> Iterator[tuple[str, Path, dict[str, str]]]:
-    """(format, file, options) for every format."""
-
-    def put(name: str, data: bytes) -> Path:
-        (folder / name).write_bytes(data)
-        return folder / name
-
-    text = "".join(documents).encode()
-    separated = "".join(document + SEPARATOR for document in documents).encode()
-    lines = "".join(
-        json.dumps({"text": document, "id": i}) + "\n" for i, document in enumerate(documents)
-    ).encode()
-    raw_lines = "".join(
-        json.dumps({"text": document, "id": i}, ensure_ascii=False) + "\n"
-        for i, document in enumerate(documents)
-    ).encode()
-    yield "text, whole", put("whole.txt", text), {}
-    yield "text, separators", put("separated.txt", separated), {"documents": SEPARATOR}
-    yield "text, lines", put("lines.txt", text), {"documents": "line"}
-    yield "JSON lines", put("raw.jsonl", raw_lines), {}
-    yield "JSON lines, ASCII", put("ascii.jsonl", lines), {}
-    yield "JSON lines, zstd", put("lines.jsonl.zst", zstandard.compress(raw_lines, 3)), {}
-    yield "JSON lines, gzip", put("lines.jsonl.gz", gzip.compress(raw_lines, 6)), {}
-    tenth = b"".join(raw_lines.splitlines(keepends=True)[: len(documents) // 10])
-    yield "JSON lines, bzip2", put("lines.jsonl.bz2", bz2.compress(tenth)), {}
-    yield "JSON lines, xz", put("lines.jsonl.xz", lzma.compress(tenth, preset=1)), {}
-    table = pa.table({"text": documents, "id": list(range(len(documents)))})
-    for codec in ("none", "snappy", "zstd"):
-        path = folder / f"{codec}.parquet"
-        pq.write_table(table, path, compression=codec, row_group_size=20_000)
-        yield f"Parquet, {codec}", path, {}
-    with pa.OSFile(str(folder / "file.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=1_000)
-    yield "Arrow", folder / "file.arrow", {}
+def write_formats(folder: Path, documents: list[str]) -> None:
+    """Write the documents in every format."""
+    lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in documents).encode()
     records = (
         f"WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: {len(data)}\r\n\r\n".encode()
         + data
         + b"\r\n\r\n"
         for data in (document.encode() for document in documents)
     )
-    yield "WET", put("pages.wet", b"".join(records)), {}
-
-
-def _read(path: Path, options: dict[str, str]) -> tuple[int, int, float, float]:
-    """(documents, bytes of text, seconds by the clock, seconds of all threads)."""
-    corpus = Corpus(str(path), **options)  # pyright: ignore[reportArgumentType]
-    started, worked = time.perf_counter(), time.process_time()
-    n_documents = n_bytes = 0
-    for batch in corpus.read():
-        n_documents += len(batch.ends) - batch.is_open
-        n_bytes += len(batch.data)
-    return n_documents, n_bytes, time.perf_counter() - started, time.process_time() - worked
-
-
-def digest(path: Path, options: dict[str, str]) -> str:
-    """Of the text of all documents, without separators and line ends."""
-    corpus = Corpus(str(path), **options)  # pyright: ignore[reportArgumentType]
-    text = b"".join(bytes(batch.data) for batch in corpus.read()).replace(SEPARATOR.encode(), b"")
-    return hashlib.sha256(text.replace(b"\n", b"").replace(b"\r", b"")).hexdigest()
-
-
-@harness.case(
-    option("--tokenizer", required=True),
-    option("--texts", nargs="+", required=True, type=Path),
-    option("--megabytes", type=float, default=100),
-    option("--threads", nargs="+", type=int, default=[1, 2]),
-    option("--repeat", type=int, default=3),
-    option("--folder", type=Path, help="Where files are written; memory (/dev/shm) takes the disk out."),
-)
-def shards(options: argparse.Namespace) -> None:
-    """Time how fast files become shards, beside encoding the same text that is in memory already.
-
-        python -m benchmarks shards --tokenizer ../shared/data/gpt2_vocab.json --texts english.txt code.txt
-        python -m benchmarks shards --tokenizer tokenizer.json --texts english.txt --threads 1 2 --repeat 5
-
-    The text is written as a plain file, as a file of documents of about 3 kB with a separator between them, as
-    JSON lines and as Parquet. Every measurement is a process of its own with empty caches, after the file was read
-    once. "memory" is `encode_to_numpy` of the whole text as a str: it reads no file and writes none. Shards are of
-    ten million ids, so that 100 MB of text give some; the last one, which is hashed twice, is a part of them as in
-    a larger corpus.
-
-    "wall" is MB of text a second by the clock; "a core" is MB of text for each second that a processor worked, in
-    whatever thread of the process; "of memory" is that beside the text in memory. Medians of the runs; before any
-    time counts, the shards must hold the ids of their documents.
-    """
-    rows: list[list[str]] = []
-    for path in options.texts:
-        with tempfile.TemporaryDirectory(dir=options.folder) as name:
-            folder = Path(name)
-            text = path.read_bytes()[: int(options.megabytes * 1e6)].decode("utf-8", "ignore")
-            documents = documents_of(text)
-            (folder / "whole.txt").write_bytes(text.encode())
-            separated = "".join(document + SEPARATOR for document in documents)
-            (folder / "separated.txt").write_bytes(separated.encode())
-            with (folder / "lines.jsonl").open("w", encoding="utf-8") as file:
-                file.writelines(
-                    json.dumps({"text": document}, ensure_ascii=False) + "\n" for document in documents
-                )
-            pq.write_table(pa.table({"text": documents}), folder / "table.parquet", compression="none")
-            for threads in options.threads:
-                request = {"folder": name, "tokenizer": options.tokenizer, "threads": threads}
-                rows += _shard_rows(path.stem, request, options.repeat)
-    print(harness.format_table(("text", "threads", "from", "wall", "a core", "of memory"), rows))
-
-
-def _shard_rows(text: str, request: dict[str, Any], repeat: int) -> list[list[str]]:
-    """Rows of the table; the kinds take turns."""
-    taken: dict[str | None, list[harness.Outcome]] = {kind: [] for kind in (None, *SHARD_FORMATS)}
-    for turn in range(repeat):
-        for kind, outcomes in taken.items():
-            asked = request | {"format": kind, "check": turn == 0}
-            outcomes.append(harness.measure_in_process(make_shards, asked, threads=request["threads"]))
-            if outcomes[-1].reason:
-                raise SystemExit(f"{kind}: {outcomes[-1].reason}")
-    n_bytes = (Path(request["folder"]) / "whole.txt").stat().st_size
-    median = {
-        kind: {key: harness.median_of(outcomes, key) for key in ("seconds", "cpu")}
-        for kind, outcomes in taken.items()
+    contents = {
+        "whole.txt": "".join(documents).encode(),
+        "separated.txt": "".join(document + SEPARATOR for document in documents).encode(),
+        "lines.jsonl": lines,
+        "lines.jsonl.gz": gzip.compress(lines, 6),
+        "lines.jsonl.zst": zstandard.compress(lines, 3),
+        "pages.wet": b"".join(records),
     }
-    return [
-        [
-            text,
-            str(request["threads"]),
-            kind or "memory",
-            f"{n_bytes / 1e6 / found['seconds']:.0f} MB/s",
-            f"{n_bytes / 1e6 / found['cpu']:.0f} MB/s",
-            f"{median[None]['cpu'] / found['cpu']:.2f} a core, "
-            f"{median[None]['seconds'] / found['seconds']:.2f} wall",
-        ]
-        for kind, found in median.items()
-    ]
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+    table = pa.table({"text": documents})
+    for codec in ("none", "zstd"):
+        pq.write_table(table, folder / f"{codec}.parquet", compression=codec, row_group_size=20_000)
+    with pa.OSFile(str(folder / "file.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1_000)
+
+
+def _shard_rows(text: str, request: dict[str, Any], options: argparse.Namespace) -> list[list[str]]:
+    """Rows of the table; the formats take turns."""
+    checked: set[str] = set()
+
+    def measured(kind: str) -> harness.Outcome:
+        asked = request | {"format": kind, "check": kind not in checked}
+        checked.add(kind)
+        return harness.measure_in_process(make_shards, asked, threads=request["threads"])
+
+    runs, _ = harness.in_turns(["memory", *options.formats], options.repeat, measured, needed=True)
+    megabytes = (Path(request["folder"]) / "whole.txt").stat().st_size / 1e6
+    memory = {key: harness.median_of(runs["memory"], key) for key in ("wall", "cpu")}
+    rows: list[list[str]] = []
+    for kind, outcomes in runs.items():
+        wall, cpu, read = (harness.median_of(outcomes, key) for key in ("wall", "cpu", "read"))
+        rates = [f"{megabytes / seconds:.0f}" if seconds else "" for seconds in (read, wall, cpu)]
+        rows.append([text, str(request["threads"]), kind, *rates])
+        rows[-1].append(f"{memory['cpu'] / cpu:.2f} a core, {memory['wall'] / wall:.2f} wall")
+    return rows
 
 
 def make_shards(request: dict[str, Any]) -> dict[str, Any]:
-    """One measurement: `format` None is the text in memory."""
-    from bytemill.shards import TokenShards, encode_corpus
+    """One measurement: seconds of reading the file, and of encoding it."""
+    from bytemill.shards import encode_corpus
     from bytemill.tokenizer import open_tokenizer
 
     tokenizer = open_tokenizer(request["tokenizer"])
     folder, threads = Path(request["folder"]), request["threads"]
-    text = (folder / "whole.txt").read_bytes().decode() if request["format"] is None else ""
-    if request["format"] is None:
-        started, cpu = time.perf_counter(), time.process_time()
-        tokenizer.encode_to_numpy(text, num_threads=threads)
-        return {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
-    name, options = SHARD_FORMATS[request["format"]]
-    # The file is in the system's memory then, and what reads it is imported; the tokenizer's caches are empty.
-    for _ in Corpus([str(folder / name)], **options).read():
-        pass
-    out = folder / "out"
-    started, cpu = time.perf_counter(), time.process_time()
-    encode_corpus(
-        tokenizer,
-        Corpus([str(folder / name)], **options),
-        out,
-        num_threads=threads,
-        shard_tokens=SHARD_TOKENS,
-        separators=False,
-    )
-    taken = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
+    if request["format"] == "memory":
+        text = (folder / "whole.txt").read_bytes().decode()
+        with Stopwatch() as encoding:
+            tokenizer.encode_to_numpy(text, num_threads=threads)
+        return {"wall": encoding.wall, "cpu": encoding.cpu, "read": 0}
+    name = FORMATS[request["format"]]
+    settings: dict[str, Any] = {"documents": SEPARATOR} if name == "separated.txt" else {}
+    corpus = Corpus([str(folder / name)], **settings)
+    # The first time, the file comes into the system's memory, and what reads it is imported.
+    sum(1 for _ in corpus.read())
+    with Stopwatch() as reading:
+        sum(1 for _ in corpus.read())
+    with Stopwatch() as encoding:
+        encode_corpus(
+            tokenizer,
+            corpus,
+            folder / "out",
+            num_threads=threads,
+            shard_tokens=SHARD_TOKENS,
+            separators=False,
+        )
     if request["check"]:
-        tokens = TokenShards(out)
-        separator = tokenizer.special_tokens.get(SEPARATOR)
-        documents = documents_of((folder / "whole.txt").read_bytes().decode())
-        if name == "whole.txt":
-            documents = ["".join(documents)]
-        expected = np.concatenate([tokenizer.encode_to_numpy(document) for document in documents])
-        found = tokens[:]
-        if options:
-            found = found[found != separator]
-        if not np.array_equal(found, expected):
-            raise SystemExit(f"the shards of {name} hold other ids")
-    shutil.rmtree(out)
-    return taken
+        check_shards(tokenizer, folder, name)
+    shutil.rmtree(folder / "out")
+    return {"wall": encoding.wall, "cpu": encoding.cpu, "read": reading.wall}
+
+
+def check_shards(tokenizer: bytemill.Tokenizer, folder: Path, name: str) -> None:
+    """Exit if the shards hold other ids than their documents."""
+    from bytemill.shards import TokenShards
+
+    documents = documents_of((folder / "whole.txt").read_bytes().decode())
+    if name == "whole.txt":
+        documents = ["".join(documents)]
+    expected = np.concatenate([tokenizer.encode_to_numpy(document) for document in documents])
+    found = TokenShards(folder / "out")[:]
+    if name == "separated.txt":
+        found = found[found != tokenizer.special_tokens.get(SEPARATOR)]
+    if not np.array_equal(found, expected):
+        raise SystemExit(f"the shards of {name} hold other ids")
 
 
 _CONTEXT, _BATCH = 256, 16

@@ -1,4 +1,4 @@
-"""Encoding and decoding beside other tools: the cases `encode` and `decode`."""
+"""Encoding and decoding beside other tools: the case `encode`."""
 
 import argparse
 import ctypes
@@ -17,7 +17,6 @@ from benchmarks.peers.encoders import (
     PATTERN,
     SLOW_ENCODER_BYTES,
     SLOW_ENCODERS,
-    VOCAB,
     Encoder,
     Vocabulary,
     arrays_of,
@@ -26,7 +25,8 @@ from benchmarks.peers.encoders import (
     vocabulary_of,
 )
 
-INTERFACES = ("array", "list", "batch", "batch array", "files", "short list", "short array", "stretches")
+SINGLE = ("array", "list", "decode array", "decode list")
+INTERFACES = (*SINGLE, "batch", "batch array", "files", "short list", "short array")
 THREADED = ("batch", "batch array", "files")
 REFERENCE = "tiktoken"
 
@@ -35,9 +35,6 @@ MOST_DOCUMENTS = 10_000
 N_SHORT = 2_000
 SHORT_CHARACTERS = 100
 N_FILES = 8
-STRETCH_CHARACTERS = 10_000_000
-DECODERS = ("bytemill", "gigatoken", "toktok", "tiktoken", "huggingface", "quicktok", "splintr")
-PASSES = 5
 
 
 @harness.case(
@@ -53,7 +50,7 @@ PASSES = 5
     harness.JSON,
 )
 def encode(options: argparse.Namespace) -> int:
-    """Time encoding side by side with the peers, after comparing the ids of all with tiktoken's.
+    """Time encoding and decoding beside the peers, after comparing ids and texts with tiktoken's.
 
         python -m benchmarks encode [--text FILE]... [--vocab cl100k,o200k,trained-10000] [--tools a,b]
 
@@ -71,11 +68,13 @@ def encode(options: argparse.Namespace) -> int:
         files        eight files to an array each, read and encoded one by one by the tools that have no call for it
         short list   2,000 strings of 100 characters, one after the other: microseconds a string
         short array  the same to arrays
-        stretches    ten megabytes after ten megabytes: the rate of the first and of the last stretch
+        decode array bytemill's ids as an array of uint32 to what a tool gives, bytes or a str
+        decode list  the same from a list of ints
 
     Vocabularies: rank files, or gpt2, cl100k, o200k, and trained-N for N tokens with GPT-2's pattern.
 
-    Without options: arrays of all texts, the other interfaces on the first text, with two threads what is offered so.
+    Without options: arrays and decoding of all texts, the other interfaces on the first text, with two threads what is
+    offered so.
     """
     texts = harness.chosen_texts(options.text)
     options.megabytes = options.megabytes or None
@@ -99,10 +98,9 @@ def encode(options: argparse.Namespace) -> int:
 
 def default_plan(texts: Sequence[Path]) -> list[tuple[Path, str, int]]:
     """Text, interface and threads of the tables that are made where no option says which."""
-    plan = [(text, "array", 1) for text in texts]
+    plan = [(text, interface, 1) for interface in ("array", "decode array") for text in texts]
     plan += [
-        (texts[0], interface, 1)
-        for interface in ("list", "batch", "batch array", "files", "short list", "short array")
+        (texts[0], interface, 1) for interface in INTERFACES if interface not in ("array", "decode array")
     ]
     return plan + [(texts[0], interface, 2) for interface in ("array", *THREADED)]
 
@@ -198,9 +196,6 @@ def _row(
     if what["interface"].startswith("short"):
         for name in ("new", "again"):
             row[f"{name}_us"] = harness.median_of(runs, f"{name}_seconds") / first["n_texts"] * 1e6
-    for name in ("first_mb_per_s", "last_mb_per_s"):
-        if name in first:
-            row[name] = harness.median_of(runs, name)
     return row
 
 
@@ -208,8 +203,6 @@ def _print_table(what: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     shown = {"new_mb_per_s": "new MB/s", "again_mb_per_s": "again MB/s"}
     if what["interface"].startswith("short"):
         shown = {"new_us": "new µs", "again_us": "again µs"}
-    elif any("first_mb_per_s" in row for row in rows):
-        shown = {"first_mb_per_s": "first MB/s", "last_mb_per_s": "last MB/s"}
     columns = [("MB", "megabytes", ".1f"), *((name, key, ".1f", "bytemill") for key, name in shown.items())]
     columns += [("load s", "load_seconds", ".2f"), ("peak MB", "peak_mb", ".0f"), ("±", "spread", ".0%")]
     if offered := [row for row in rows if row["reason"] != NOT_OFFERED]:
@@ -239,17 +232,6 @@ def short_strings_of(text: str) -> list[str]:
     return [text[start : start + SHORT_CHARACTERS] for start in range(0, len(text) - SHORT_CHARACTERS, step)]
 
 
-def stretches_of(text: str) -> list[str]:
-    """The text in stretches of ten million characters that end at line ends."""
-    stretches: list[str] = []
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start + STRETCH_CHARACTERS) + 1 or len(text)
-        stretches.append(text[start:end])
-        start = end
-    return stretches
-
-
 def keep_utf8(text: str) -> None:
     """Let CPython make the UTF-8 form of a str, which it keeps beside the characters."""
     size = ctypes.c_ssize_t()
@@ -273,22 +255,8 @@ def fingerprint(ids: Any, *, batch: bool) -> tuple[int, str]:
     return n_tokens, digest.hexdigest()
 
 
-def _one_by_one(
-    encode: Callable[[str], Any], seconds: list[float] | None = None
-) -> Callable[[list[str]], list[Any]]:
-    """Encode text after text, and note how long each takes where a list for it is given."""
-    if seconds is None:
-        return lambda texts: [encode(text) for text in texts]
-
-    def each(texts: list[str]) -> list[Any]:
-        rows: list[Any] = []
-        for text in texts:
-            with Stopwatch() as watch:
-                rows.append(encode(text))
-            seconds.append(watch.wall)
-        return rows
-
-    return each
+def _one_by_one(encode: Callable[[str], Any]) -> Callable[[list[str]], list[Any]]:
+    return lambda texts: [encode(text) for text in texts]
 
 
 def _read_first(encode: Callable[[str], Any]) -> Callable[[list[Path]], list[Any]]:
@@ -307,19 +275,20 @@ def _written(text: str, folder: Path) -> list[Path]:
     return paths
 
 
-def call_of(encoder: Encoder, interface: str, seconds: list[float]) -> Callable[[Any], Any]:
+def call_of(encoder: Encoder, interface: str) -> Callable[[Any], Any]:
     """The call that an interface stands for; UnavailableError where the tool does not offer it."""
     to_array, to_list = encoder.to_array, encoder.to_list
     either = to_array or to_list
     calls: dict[str, Callable[[Any], Any] | None] = {
         "array": to_array,
         "list": to_list,
+        "decode array": encoder.decode_array,
+        "decode list": encoder.decode,
         "batch": encoder.batch,
         "batch array": encoder.batch_array,
         "files": encoder.files or (_read_first(either) if either else None),
         "short list": _one_by_one(to_list) if to_list else None,
         "short array": _one_by_one(to_array) if to_array else None,
-        "stretches": _one_by_one(either, seconds) if either else None,
     }
     call = calls[interface]
     if call is None:
@@ -328,189 +297,77 @@ def call_of(encoder: Encoder, interface: str, seconds: list[float]) -> Callable[
 
 
 def encode_once(request: dict[str, Any]) -> dict[str, Any]:
-    """Load, encode the text once, and once more."""
+    """Load, encode or decode once, and once more."""
     harness.preload()
     interface: str = request["interface"]
     vocabulary = Vocabulary.of(request)
     text = harness.read_text(request["text"], request["n_bytes"])
     with Stopwatch() as loading:
         encoder = encoder_of(request["tool"], vocabulary, request["threads"])
-    seconds: list[float] = []
-    call = call_of(encoder, interface, seconds)
+    call = call_of(encoder, interface)
     with tempfile.TemporaryDirectory() as folder:
-        given, warming = given_to(interface, text, Path(folder))
+        given, warming = given_to(interface, text, Path(folder), vocabulary)
         with Stopwatch() as starting:
             call(warming)
-        seconds.clear()
         # numpy's threads, which a tool may have just started, spin for a while before they sleep.
         time.sleep(0.1)
-        wait_until(request.get("start_at"))
-        values = _passes(
-            call,
-            given,
-            is_batch=interface not in {"array", "list"},
-            seconds=seconds,
-            again=request["again"],
-        )
+        with Stopwatch() as new:
+            result = call(given)
+        peak = harness.peak_memory_bytes()
+        n_tokens, digest = _digest(result, given, interface)
+        del result
+        values: dict[str, Any] = {
+            "n_bytes": _n_bytes(text, given, interface),
+            "n_tokens": n_tokens,
+            "ids": digest,
+        }
+        values |= {
+            "peak_bytes": peak,
+            "n_texts": 1 if interface in SINGLE else len(given),
+            "new_seconds": new.wall,
+        }
+        if request["again"]:
+            with Stopwatch() as watch:
+                result = call(given)
+            values["again_seconds"] = watch.wall
+            if _digest(result, given, interface)[1] != digest:
+                raise RuntimeError("the second pass gave another result than the first")
     return values | {"version": encoder.version, "load_seconds": loading.wall + starting.wall}
 
 
-def wait_until(moment: float | None) -> None:
-    """Sleep up to a moment of `time.time()`, for processes that are to begin together."""
-    if moment is not None:
-        left = moment - time.time()
-        if left < 0:
-            raise RuntimeError(f"was {-left:.1f} s late to begin")
-        time.sleep(left)
-
-
-def given_to(interface: str, text: str, folder: Path) -> tuple[Any, Any]:
-    """What is encoded, and a few words in the same form for the tools that prepare themselves at the first call."""
+def given_to(interface: str, text: str, folder: Path, vocabulary: Vocabulary) -> tuple[Any, Any]:
+    """What a call gets, and a little of the same for the tools that prepare themselves at the first call."""
     few = "A few words."
-    if interface in {"array", "list"}:
+    if interface.startswith("decode"):
+        import numpy as np
+
+        to_array = encoder_of("bytemill", vocabulary, 1).to_array
+        assert to_array is not None
+        ids: Any = to_array(text).astype(np.uint32)
+        ids = ids.tolist() if interface == "decode list" else ids
+        return ids, ids[:3]
+    if interface in SINGLE:
         keep_utf8(text)
         return text, few
     if interface == "files":
         (folder / "few").write_text(few, encoding="utf-8")
         return _written(text, folder), [folder / "few"]
-    cut = {"batch": documents_of, "batch array": documents_of, "stretches": stretches_of}.get(
-        interface, short_strings_of
-    )
-    texts = cut(text)
+    texts = documents_of(text) if interface in THREADED else short_strings_of(text)
     for piece in texts:
         keep_utf8(piece)
     return texts, [few]
 
 
-def _passes(
-    call: Callable[[Any], Any], given: Any, *, is_batch: bool, seconds: list[float], again: bool
-) -> dict[str, Any]:
-    n_bytes = _n_bytes(given)
-    with Stopwatch() as new:
-        ids = call(given)
-    peak = harness.peak_memory_bytes()
-    n_tokens, digest = fingerprint(ids, batch=is_batch)
-    del ids
-    values: dict[str, Any] = {"n_bytes": n_bytes, "n_tokens": n_tokens, "ids": digest, "peak_bytes": peak}
-    values |= {"n_texts": len(given) if is_batch else 1, "new_seconds": new.wall}
-    if len(seconds) > 1:
-        # The last stretch may be a remnant.
-        values["first_mb_per_s"] = len(given[0].encode()) / 1e6 / seconds[0]
-        values["last_mb_per_s"] = len(given[-2].encode()) / 1e6 / seconds[-2]
-    if again:
-        with Stopwatch() as watch:
-            ids = call(given)
-        values["again_seconds"] = watch.wall
-        if fingerprint(ids, batch=is_batch)[1] != digest:
-            raise RuntimeError("the second pass gave other ids than the first")
-    return values
+def _digest(result: Any, given: Any, interface: str) -> tuple[int, str]:
+    """Number of tokens, and a hash of the ids or of the decoded text."""
+    if interface.startswith("decode"):
+        data = result.encode("utf-8") if isinstance(result, str) else bytes(result)
+        return len(given), hashlib.sha256(data).hexdigest()
+    return fingerprint(result, batch=interface not in SINGLE)
 
 
-def _n_bytes(given: Any) -> int:
-    texts: Sequence[Any] = [given] if isinstance(given, str) else given
-    return sum(len(text.encode("utf-8")) if isinstance(text, str) else text.stat().st_size for text in texts)
-
-
-@harness.case(
-    harness.TEXTS,
-    harness.megabytes(20.0),
-    VOCAB,
-    PATTERN,
-    harness.several("--tools", ENCODERS, DECODERS),
-    option("--repeat", type=int, default=5, help="processes a figure (5)"),
-    harness.JSON,
-)
-def decode(options: argparse.Namespace) -> None:
-    """Time decoding side by side with the peers, after checking that all give the text back.
-
-        python -m benchmarks decode [--text FILE]... [--tools bytemill,tiktoken]
-
-    One thread. The ids are bytemill's, as an array of uint32 and as a list of ints; each tool gives what it gives,
-    bytes or a str. A process for each figure decodes five times, after a few ids for the tools that prepare
-    themselves at the first call; "first" is the first time, "best" the quickest. MB are 10^6 bytes of the text
-    that comes out; figures are medians.
-    """
-    texts = harness.chosen_texts(options.text)
-    vocabulary = vocabulary_of(options.vocab, options.pattern, texts)
-    print(f"vocabulary {vocabulary.path.name}; {harness.machine()}")
-    fetch_own(options.tools)
-    rows: list[dict[str, Any]] = []
-    for text in texts:
-        for form in ("array", "list"):
-            request = vocabulary.request() | {"text": str(text), "form": form}
-            request |= {"n_bytes": int(options.megabytes * 1e6) or None}
-            runs, reasons = harness.in_turns(
-                options.tools,
-                options.repeat,
-                lambda tool, request=request: harness.measure_in_process(
-                    decode_once, request | {"tool": tool}, threads=1
-                ),
-            )
-            new = [
-                _decoding_row(text.name, form, tool, runs[tool], reasons.get(tool)) for tool in options.tools
-            ]
-            new.sort(key=lambda row: -row.get("best_mb_per_s", 0))
-            columns = [("first MB/s", "first_mb_per_s", ".0f")]
-            columns += [("best MB/s", "best_mb_per_s", ".0f", "bytemill", REFERENCE), ("±", "spread", ".0%")]
-            print(f"\n{text.name}, from {'an' if form == 'array' else 'a'} {form}\n")
-            print(harness.format_tools(new, columns), flush=True)
-            rows += new
-    print(f"\nSaved to {harness.save(options.json, 'decode', {'rows': rows})}")
-
-
-def decode_once(request: dict[str, Any]) -> dict[str, Any]:
-    """One process: makes the ids, then decodes them a few times."""
-    import numpy as np
-
-    vocabulary = Vocabulary.of(request)
-    text = harness.read_text(request["text"], request["n_bytes"])
-    encoder = encoder_of(request["tool"], vocabulary, 1)
-    call = encoder.decode_array if request["form"] == "array" else encoder.decode
-    if call is None:
-        raise UnavailableError(NOT_OFFERED)
-    ours = encoder_of("bytemill", vocabulary, 1).to_array
-    if ours is None:
-        raise UnavailableError("there are no ids")
-    ids: Any = ours(text).astype(np.uint32)
-    if request["form"] == "list":
-        ids = ids.tolist()
-    call(ids[:3])
-    data = text.encode("utf-8")
-    seconds: list[float] = []
-    for _ in range(PASSES):
-        with Stopwatch() as watch:
-            decoded = call(ids)
-        seconds.append(watch.wall)
-        if not same_text(decoded, text, data):
-            raise UnavailableError("gives another text")
-        del decoded
-    return {
-        "version": encoder.version,
-        "n_bytes": len(data),
-        "n_tokens": len(ids),
-        "first_seconds": seconds[0],
-        "best_seconds": min(seconds),
-    }
-
-
-def same_text(decoded: Any, text: str, data: bytes) -> bool:
-    """Whether what a tool gave, a str or something with bytes, is the text."""
-    return decoded == text if isinstance(decoded, str) else bytes(decoded) == data
-
-
-def _decoding_row(
-    text: str, form: str, tool: str, runs: Sequence[Outcome], reason: str | None
-) -> dict[str, Any]:
-    """The medians of one tool."""
-    row: dict[str, Any] = {"text": text, "form": form, "tool": tool, "reason": reason}
-    if reason is not None:
-        return row
-    megabytes = runs[0].values["n_bytes"] / 1e6
-    return row | {
-        "version": runs[0].values["version"],
-        "megabytes": megabytes,
-        "first_mb_per_s": megabytes / harness.median_of(runs, "first_seconds"),
-        "best_mb_per_s": megabytes / harness.median_of(runs, "best_seconds"),
-        "spread": harness.spread_of(runs, "best_seconds"),
-        "runs": [outcome.values for outcome in runs],
-    }
+def _n_bytes(text: str, given: Any, interface: str) -> int:
+    """Bytes of text that a call encodes, or that come out."""
+    if interface in SINGLE or interface == "files":
+        return len(text.encode("utf-8"))
+    return sum(len(each.encode("utf-8")) for each in given)

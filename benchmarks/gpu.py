@@ -1,19 +1,24 @@
-"""Everything to measure on a GPU, in one command: training beside peers, kernels part by part, Muon, generation.
+"""Language models on a GPU or the CPU: training beside peers, single parts, optimizers, generation.
 
     make gpu-bundle            # once, on a machine with a network: what a bare machine with torch lacks
     python benchmarks/gpu.py   # there
+    python benchmarks/gpu.py --only training --no-compile --device cpu
+    python benchmarks/gpu.py --only generation --generate gpt2:1 gpt2:64
     python benchmarks/gpu.py --device cpu --dry-run
 
-Training is in bfloat16, compiled, on random tokens. The peers are models of torch.nn (`gpu_peers.py`). That of
-GPT-2 is the same model as nanoGPT builds it: nn.Linear, SDPA, fused AdamW, torch.compile; both start from the same
-weights. That of the nanochat presets has their shape. A model and its peer take turns of a few steps, and the ratio is
-the median over the turns. Then `bytemill lm train` trains the same shape as started from the shell, on shards, with
-turns of the peer before and after. MFU is the FLOPs of the matrix products, attention in full, relative to the dense
-bfloat16 peak of the data sheet. Memory is the peak beyond what was allocated before the model was built.
+Training is compiled, on random tokens, in bfloat16 on a GPU. The peers are models of torch.nn (`gpu_peers.py`) with
+SDPA and fused AdamW: GPT-2 as nanoGPT builds it and the presets `tiny` and `tinystories` start from our weights, and
+their losses after the same steps are shown; that of the nanochat presets has their shape. A model and its peer take
+turns of a few steps, and the ratio is the median over the turns. Then `bytemill lm train` trains the same shape as
+started from the shell, on shards, with turns of the peer before and after. MFU is the FLOPs of the matrix products,
+attention in full, relative to the dense bfloat16 peak of the data sheet, on the CPU to a measured matrix product.
+Memory is the peak beyond what was allocated before the model was built.
 
 The parts are timed eagerly: each implementation's forward pass, and both passes, beside torch's own function. The
-chunked loss computes its gradients in the forward pass. The dry run does everything with tiny sizes, and its times mean
-nothing.
+chunked loss computes its gradients in the forward pass. Generation is beside what memory bandwidth allows, the best
+rate of a sum over a large tensor: a step reads the weights of the blocks and of the output layer once, and the cache
+of each sample. The first tokens of a run prepare a CUDA graph and do not count. The dry run does everything with tiny
+sizes, and its times mean nothing.
 """
 
 # ruff: noqa: E402 - the bundle must be found before bytemill is imported
@@ -60,13 +65,20 @@ from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import ModelConfig, TransformerLM, causal_mask, rms_norm, scaled_dot_product_attention
 from bytemill.lm.optim import AdamW, Muon, clip_gradients, muon_groups, parameter_groups
 from bytemill.lm.planning import DEVICES, find_device, flops_per_token
-from gpu_peers import TorchGPT2, TorchNanochat
+from bytemill.system.memory import reset_peak as reset_process_peak
+from gpu_peers import TorchGPT2, TorchLlama, TorchNanochat
 from harness import format_table, save
-from lm_generate import bandwidth, bytes_per_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PEERS = {"gpt2": TorchGPT2, "nanochat": TorchNanochat, "tiny": TorchLlama}
+"""First part of the name of a preset -> the model of torch.nn that is trained beside it."""
+MEASUREMENTS = ("training", "parts", "optimizers", "generation")
+ON_GPU = ["gpt2:64", "llama-1b:8", "nanochat-d12:32"]
+ON_CPU = ["tinystories:8", "tiny:16"]
+N_PREPARED = 8
+"""Tokens of a generation on a GPU that do not count."""
 TINY: dict[str, Any] = {"context_length": 32, "d_model": 32, "num_layers": 2, "num_heads": 4, "d_ff": 64}
 
 
@@ -77,13 +89,19 @@ class Contender:
     name: str
     step: Callable[[torch.Tensor], torch.Tensor]
     first_loss: float = 0.0
+    last_loss: float = 0.0
     first_step_seconds: float = 0.0
     memory_bytes: int = 0
     rates: list[float] = field(default_factory=list)
 
 
-def contender(name: str, config: ModelConfig, options: argparse.Namespace) -> Contender:
-    """Build a model with its optimizer; GPT-2 and its peer have the same initial weights."""
+def peer_of(name: str) -> Any:
+    """Return the class of the peer of a preset, or None."""
+    return next((peer for prefix, peer in PEERS.items() if name.startswith(prefix)), None)
+
+
+def contender(name: str, config: ModelConfig, peer: Any, options: argparse.Namespace) -> Contender:
+    """Build a model, or its peer, with its optimizer; a peer that can `start_as` ours has the same weights."""
     device, dtype = options.device, options.dtype
     settings: Any = {"lr": 6e-4, "betas": (0.9, 0.95)}
     compiling: Any = {"backend": "eager"} if options.dry_run else {}
@@ -96,11 +114,9 @@ def contender(name: str, config: ModelConfig, options: argparse.Namespace) -> Co
         loss_of = model.loss
         optimizer: Any = AdamW(parameter_groups(model), fused=kernels.fused_adamw, **settings)
     else:
-        if config.position == "learned":
-            model = TorchGPT2(config)
+        model = peer(config)
+        if hasattr(model, "start_as"):
             model.start_as(TransformerLM(config, seed=0))
-        else:
-            model = TorchNanochat(config)
         model.to(device)
         loss_of = torch.compile(model.loss, dynamic=False, **compiling) if options.compile else model.loss
         optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.1, fused=True, **settings)
@@ -132,11 +148,13 @@ def measure_training(
     ids = torch.randint(0, config.vocab_size, (batch_size, config.context_length + 1), device=device)
     n_tokens = options.steps * batch_size * config.context_length
     models: list[Contender] = []
-    has_peer = name.startswith(("gpt2", "nanochat"))
-    for program in (*(["peer"] if has_peer else []), "bytemill", "bytemill, half residual"):
-        before = allocated(device)
+    peer = peer_of(name)
+    residuals = ("float32", "half") if options.dtype == torch.bfloat16 else ("float32",)
+    programs = ["bytemill", "bytemill, half residual"][: len(residuals)]
+    for program in ([] if peer is None else ["peer"]) + programs:
         reset_peak(device)
-        models.append(contender(program, config, options))
+        before = allocated(device)
+        models.append(contender(program, config, peer, options))
         started = time.perf_counter()
         models[-1].first_loss = float(models[-1].step(ids))
         models[-1].first_step_seconds = time.perf_counter() - started
@@ -145,15 +163,15 @@ def measure_training(
         synchronise(device)
         models[-1].memory_bytes = peak_memory(device) - before
     losses = [model.first_loss for model in models]
-    if config.position == "learned" and max(losses) - min(losses) > 0.02:
+    if hasattr(peer, "start_as") and max(losses) - min(losses) > 0.02:
         raise SystemExit(f"the models differ: from the same weights their losses are {losses}")
 
     def take_turns(some: list[Contender]) -> None:
         for model in some:
             synchronise(device)
             started = time.perf_counter()
-            for _ in range(options.steps):
-                model.step(ids)
+            losses = [model.step(ids) for _ in range(options.steps)]
+            model.last_loss = float(losses[-1])
             synchronise(device)
             model.rates.append(n_tokens / (time.perf_counter() - started))
 
@@ -168,11 +186,12 @@ def measure_training(
             "ratio": statistics.median(a / b for a, b in zip(model.rates, models[0].rates, strict=True)),
             "mfu": None if options.peak is None else rate * flops_per_token(config) / options.peak,
             "memory_bytes": model.memory_bytes,
+            "loss": model.last_loss,
             "first_step_seconds": model.first_step_seconds,
         }
         for model in models
     ]
-    for residual in ("float32", "half") if options.shell else ():
+    for residual in residuals if options.shell else ():
         first = models[:1]
         first[0].rates.clear()
         take_turns(first * 2)
@@ -201,7 +220,7 @@ def train_from_shell(  # noqa: PLR0917 - what to train, and how
         "run.log-every": options.steps,
         "run.checkpoint-every": 0,
         "training.device": str(options.device),
-        "training.precision": "bfloat16",
+        "training.precision": str(options.dtype).removeprefix("torch."),
         "training.residual-precision": residual,
         "training.kernels": options.kernels,
         "training.batch-size": batch_size,
@@ -377,9 +396,8 @@ def measure(
     torch.autograd.grad(out, inputs, gradient)  # warm up
     result = out.detach().float()
     del out
-    before = torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_memory(device)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+    reset_peak(device)
+    before = allocated(device)
     times: dict[str, list[float]] = {"forward_seconds": [], "both_seconds": []}
     for _ in range(n_runs):
         synchronise(device)
@@ -418,33 +436,59 @@ def measure_optimizers(config: ModelConfig, options: argparse.Namespace) -> dict
     return seconds
 
 
-@torch.inference_mode()
-def measure_generation(config: ModelConfig, options: argparse.Namespace) -> dict[str, float]:
-    """Measure tokens/s of one sample, beside what reading all weights once per token allows."""
-    device = options.device
-    model = TransformerLM(config, seed=0).to(device).use_kernels(options.kernels)
-    n_bytes = bytes_per_token(model, 4 if model.kernels.decoding is None else 2)
-    n_prompt = config.context_length // 4
-    n_tokens = min(options.generate_tokens, config.context_length - n_prompt - 1)
-    prompt = torch.randint(0, config.vocab_size, (n_prompt,)).tolist()
-    data = torch.ones(n_bytes // 4, device=device)
-    first: list[float] = []
-    rates: list[float] = []
-    for _ in range(options.turns):
+def bandwidth(data: Tensor, device: torch.device) -> float:
+    """Return the best of three rates, in bytes per second, of reading `data`."""
+    best = 0.0
+    for _ in range(3):
         synchronise(device)
         started = time.perf_counter()
-        tokens = next_tokens(model, prompt, n_tokens + 1, seed=0, with_logits=False)
+        data.sum()
+        synchronise(device)
+        best = max(best, data.nbytes / (time.perf_counter() - started))
+    return best
+
+
+def step_bytes(model: TransformerLM, n_samples: int, n_cached: int) -> int:
+    """Return the bytes that generating a token for each sample reads, with `n_cached` positions in the cache."""
+    size = 4 if model.kernels.decoding is None else 2
+    config = model.config
+    weights = {parameter.data_ptr(): parameter.numel() for parameter in model.layers.parameters()}
+    weights[model.lm_head.weight.data_ptr()] = model.lm_head.weight.numel()
+    per_position = 2 * config.num_layers * config.n_kv_heads * config.d_head
+    return size * (sum(weights.values()) + n_samples * n_cached * per_position)
+
+
+@torch.inference_mode()
+def measure_generation(name: str, n_samples: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure tokens/s of generation, all samples together, beside the limit by memory bandwidth."""
+    device, config = options.device, shape(name, options)
+    model = TransformerLM(config, seed=0).to(device).use_kernels(options.kernels)
+    n_prompt = config.context_length // 8
+    n_skipped = N_PREPARED if device.type == "cuda" else 0
+    n_tokens = min(options.generate_tokens, config.context_length - n_prompt - n_skipped - 1)
+    prompt = torch.randint(0, config.vocab_size, (n_prompt,)).tolist()
+    n_bytes = step_bytes(model, n_samples, n_prompt + n_skipped + n_tokens // 2)
+    data = torch.ones(max(n_bytes, 2**31 if device.type == "cuda" else 0) // 4, device=device)
+    first: list[float] = []
+    rates: list[float] = []
+    shares: list[float] = []
+    for _ in range(options.turns):
+        read = bandwidth(data, device)
+        started = time.perf_counter()
+        tokens = next_tokens(
+            model, prompt, n_skipped + n_tokens + 1, n_samples=n_samples, seed=0, with_logits=False
+        )
         times = [time.perf_counter() for _ in tokens]
         first.append(times[0] - started)
-        rates.append(n_tokens / (times[-1] - times[0]))
-    rate = statistics.median(rates)
-    read = bandwidth(data, wait=lambda: synchronise(device))
+        rates.append(n_tokens / (times[-1] - times[n_skipped * n_samples]))
+        shares.append(rates[-1] * n_bytes / read)
     return {
+        "model": name,
+        "n_samples": n_samples,
         "prompt_tokens": n_prompt,
         "first_token_seconds": statistics.median(first),
-        "tokens_per_second": rate,
-        "share_of_bandwidth": rate * n_bytes / read,
-        "bandwidth_bytes_per_second": read,
+        "tokens_per_second": n_samples * statistics.median(rates),
+        "share_of_bandwidth": statistics.median(shares),
     }
 
 
@@ -455,6 +499,8 @@ def allocated(device: torch.device) -> int:
 def reset_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+    elif device.type == "cpu":
+        reset_process_peak()
 
 
 def release(device: torch.device) -> None:
@@ -470,107 +516,123 @@ def show(results: dict[str, Any]) -> None:
     """Print the tables."""
     peak = results["peak_flops"]
     print(
-        f"{results['device']}, torch {results['torch']}, {results['dtype']}: matrix products at "
-        f"{results['matmul_flops'] / 1e12:,.1f} TFLOP/s, "
-        + ("no peak known: set --peak" if peak is None else f"peak {peak / 1e12:,.0f} TFLOP/s")
+        f"{results['device']}, torch {results['torch']}, {results['dtype']}, {torch.get_num_threads()} threads: matrix "
+        f"products at {results['matmul_flops'] / 1e12:,.2f} TFLOP/s, "
+        + ("no peak known: set --peak" if peak is None else f"peak {peak / 1e12:,.2f} TFLOP/s")
     )
     if results["dry_run"]:
         print("dry run with tiny sizes: the times mean nothing")
-    rows = [
-        [row["model"], row["program"], str(row["batch_size"]), "", "", "", "", row["unavailable"]]
-        if "unavailable" in row
-        else [
-            row["model"],
-            row["program"],
-            str(row["batch_size"]),
-            f"{row['tokens_per_second']:,.0f}",
-            f"{row['ratio']:.2f}",
-            "unknown" if row["mfu"] is None else f"{row['mfu']:.1%}",
-            f"{row['memory_bytes'] / 1e9:.2f} GB",
-            f"{row['first_step_seconds']:.1f} s",
-        ]
-        for row in results["training"]
-    ]
-    header = ["training", "program", "batch", "tokens/s", "ratio", "MFU", "memory", "first step"]
-    print("\n" + format_table(header, rows))
-    rows = [
-        [row["part"], row["kernels"], "", "", "", "", row["unavailable"]]
-        if "unavailable" in row
-        else [
-            row["part"],
-            row["kernels"],
-            f"{row['forward_seconds'] * 1e3:.3f} ms",
-            f"{row['both_seconds'] * 1e3:.3f} ms",
-            f"{row['speed']:.2f}",
-            f"{row['memory_bytes'] / 1e6:,.0f} MB",
-            f"{row['difference']:.1e}",
-        ]
-        for row in results["parts"]
-    ]
-    header = ["part", "kernels", "forward", "both passes", "speed, torch = 1", "memory", "difference"]
-    print("\n" + format_table(header, rows))
-    print(
-        "\n" + ", ".join(f"a step of {name}: {s * 1e3:.2f} ms" for name, s in results["optimizers"].items())
+
+    def table(kind: str, columns: dict[str, Callable[[dict[str, Any]], str]]) -> None:
+        """Print a row for each result of a kind; one that is unavailable has its first columns and the reason."""
+        n_names = 3 if kind == "training" else 2
+        rows: list[list[str]] = []
+        for row in results[kind]:
+            reason = row.get("unavailable")
+            cells = [text(row) for text in list(columns.values())[: n_names if reason else None]]
+            rows.append(cells + [""] * (len(columns) - len(cells)) + [reason or ""])
+        if rows:
+            print("\n" + format_table([*columns, ""], rows))
+
+    table(
+        "training",
+        {
+            "training": lambda row: row["model"],
+            "program": lambda row: row["program"],
+            "batch": lambda row: str(row["batch_size"]),
+            "tokens/s": lambda row: f"{row['tokens_per_second']:,.0f}",
+            "ratio": lambda row: f"{row['ratio']:.2f}",
+            "MFU": lambda row: "unknown" if row["mfu"] is None else f"{row['mfu']:.1%}",
+            "memory": lambda row: f"{row['memory_bytes'] / 1e9:.2f} GB",
+            "first step": lambda row: f"{row['first_step_seconds']:.1f} s",
+            "loss": lambda row: f"{row['loss']:.3f}" if "loss" in row else "",
+        },
     )
-    made = results["generation"]
-    print(
-        f"\ngeneration, one sample: first token after {made['prompt_tokens']} in {made['first_token_seconds']:.3f} s, "
-        f"then {made['tokens_per_second']:,.1f} tokens/s, {made['share_of_bandwidth']:.2f} of the bandwidth "
-        f"({made['bandwidth_bytes_per_second'] / 1e9:,.0f} GB/s)"
+    table(
+        "parts",
+        {
+            "part": lambda row: row["part"],
+            "kernels": lambda row: row["kernels"],
+            "forward": lambda row: f"{row['forward_seconds'] * 1e3:.3f} ms",
+            "both passes": lambda row: f"{row['both_seconds'] * 1e3:.3f} ms",
+            "speed, torch = 1": lambda row: f"{row['speed']:.2f}",
+            "memory": lambda row: f"{row['memory_bytes'] / 1e6:,.0f} MB",
+            "difference": lambda row: f"{row['difference']:.1e}",
+        },
+    )
+    for name, seconds in results["optimizers"].items():
+        print(f"\na step of {name}: {seconds * 1e3:.2f} ms")
+    table(
+        "generation",
+        {
+            "generation": lambda row: row["model"],
+            "samples": lambda row: str(row["n_samples"]),
+            "prompt": lambda row: str(row["prompt_tokens"]),
+            "first token": lambda row: f"{row['first_token_seconds'] * 1e3:,.1f} ms",
+            "tokens/s": lambda row: f"{row['tokens_per_second']:,.1f}",
+            "of the bandwidth": lambda row: f"{row['share_of_bandwidth']:.2f}",
+        },
     )
 
 
 def main(words: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python benchmarks/gpu.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--models",
-        nargs="+",
-        default=["gpt2:64", "llama-1b:8", "nanochat-d12:32"],
-        metavar="PRESET:BATCH",
-        help="models to train, and sequences a step",
+    flag: Any = parser.add_argument
+    flag("--models", nargs="+", metavar="PRESET:BATCH", help="models to train, and sequences a step")
+    flag(
+        "--generate", nargs="+", metavar="PRESET:SAMPLES", help="models that generate, and samples at a time"
     )
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--kernels", default="auto", choices=["auto", "torch", "triton", "scratch"])
-    parser.add_argument(
-        "--no-compile", dest="compile", action="store_false", help="train both models eagerly"
-    )
-    parser.add_argument("--no-shell", dest="shell", action="store_false", help="leave out `lm train`")
-    parser.add_argument("--no-parts", dest="parts", action="store_false", help="leave out single parts")
-    parser.add_argument("--steps", type=int, default=10, help="training steps per turn")
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=5, help="steps before the first turn")
-    parser.add_argument("--generate-tokens", type=int, default=256)
-    parser.add_argument("--peak", type=float, help="dense bfloat16 FLOP/s of the device, if it is not known")
-    parser.add_argument("--dry-run", action="store_true", help="do everything with tiny sizes")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="by default a new file in benchmarks/results"
-    )
+    flag("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS), help="what is measured (all)")
+    flag("--device", default="auto", help="cuda, mps or cpu (%(default)s)")
+    flag("--precision", choices=["auto", "bfloat16", "float32"], default="auto", help="(%(default)s)")
+    flag("--kernels", default="auto", choices=["auto", "torch", "triton", "scratch"], help="(%(default)s)")
+    flag("--no-compile", dest="compile", action="store_false", help="train all models eagerly")
+    flag("--no-shell", dest="shell", action="store_false", help="leave out `lm train`")
+    flag("--steps", type=int, default=10, help="training steps per turn (%(default)s)")
+    flag("--turns", type=int, default=5, help="(%(default)s)")
+    flag("--warmup", type=int, default=5, help="steps before the first turn (%(default)s)")
+    flag("--generate-tokens", type=int, default=256, help="tokens of each sample (%(default)s)")
+    flag("--peak", type=float, help="dense bfloat16 FLOP/s of the device, if it is not known")
+    flag("--dry-run", action="store_true", help="do everything with tiny sizes")
+    flag("--json", type=Path, metavar="FILE", help="by default a new file in benchmarks/results")
     options = parser.parse_args(words)
     options.device = device = pick_device(options.device)
-    options.dtype = pick_precision("bfloat16", device)
+    options.dtype = pick_precision("bfloat16" if options.dry_run else options.precision, device)
+    on_gpu = device.type == "cuda" or options.dry_run
+    options.models = options.models or (ON_GPU if on_gpu else ON_CPU)
+    options.generate = options.generate or (["gpt2:1", "gpt2:64"] if on_gpu else ["gpt2:1"])
     if options.dry_run:
         options.models = [f"{name.partition(':')[0]}:2" for name in options.models]
         options.steps, options.turns, options.warmup, options.generate_tokens = 1, 2, 1, 4
-    config = shape("gpt2", options)
+    first = shape(options.models[0].partition(":")[0], options)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+    matmul_flops = matmul_rate(device, options.dtype, seconds=0.0 if options.dry_run else 2.0)
     if options.peak is None and (key := find_device(name)):
         options.peak = DEVICES[key].rate("bfloat16")
+    elif options.peak is None and device.type == "cpu":
+        options.peak = matmul_flops
     results: dict[str, Any] = {
         "device": name,
         "torch": torch.__version__,
         "dtype": str(options.dtype).removeprefix("torch."),
         "compiled": options.compile,
         "dry_run": options.dry_run,
-        "config": config.to_dict(),
+        "config": first.to_dict(),
         "peak_flops": options.peak,
-        "matmul_flops": matmul_rate(device, options.dtype, seconds=0.0 if options.dry_run else 2.0),
-        "training": training_rows(options),
-        "parts": measure_parts(config, 1 if options.dry_run else 64, options) if options.parts else [],
-        "optimizers": measure_optimizers(config, options),
-        "generation": measure_generation(config, options),
+        "matmul_flops": matmul_flops,
+        "training": training_rows(options) if "training" in options.only else [],
+        "parts": [],
+        "optimizers": measure_optimizers(first, options) if "optimizers" in options.only else {},
+        "generation": [],
     }
+    if "parts" in options.only:
+        n_sequences = 1 if options.dry_run else int(options.models[0].partition(":")[2])
+        results["parts"] = measure_parts(first, n_sequences, options)
+    for each in options.generate if "generation" in options.only else ():
+        model, _, n_samples = each.partition(":")
+        results["generation"].append(measure_generation(model, int(n_samples), options))
     show(results)
     print(f"\nsaved {save(options.json, 'gpu', results)}")
     return results

@@ -1,4 +1,4 @@
-"""What is held to limits: the cases `hostile` (worst cases of encoding and counting) and `instructions`."""
+"""What is held to limits: the cases `hostile` (worst cases of encoding) and `instructions`."""
 
 import argparse
 import ctypes
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,11 @@ from benchmarks import harness
 from benchmarks.encode import fingerprint, keep_utf8
 from benchmarks.harness import Outcome, UnavailableError, listed, option
 from benchmarks.peers.encoders import ENCODERS, PATTERN, VOCAB, Vocabulary, encoder_of, vocabulary_of
-from benchmarks.texts.generated import HOSTILE, HOSTILE_TO_COUNT
+from benchmarks.texts.generated import HOSTILE
 
 REFERENCES = ("tiktoken", "toktok")
 HOSTILE_BYTES = (1_250_000, 2_500_000, 5_000_000, 10_000_000)
-COUNT_SIZES = (250_000, 500_000, 1_000_000)
 MOST_GROWTH = 2.3
-# Tables grow in steps, and short times vary more; quadratic time would be 4.
-MOST_COUNT_GROWTH = 3.0
 MOST_TIMES_TOKTOK = 1.0
 MOST_BEYOND_MB = 64
 TOO_SHORT_TO_COMPARE = 1e-3
@@ -66,7 +62,6 @@ _COLLECTED = re.compile(r"Collected : (\d+)")
     option("--limit", type=float, default=30, help="seconds for a tool and a text (%(default)s)"),
     harness.JSON,
     option("--check", action="store_true", help="exit with 1 where bytemill breaks a limit"),
-    option("--count", action="store_true", help="time counting of texts that attack it, instead of encoding"),
 )
 def hostile(options: argparse.Namespace) -> int:
     """Time texts that bring out the worst in an encoder, and check that nothing grows faster than the text.
@@ -84,15 +79,10 @@ def hostile(options: argparse.Namespace) -> int:
         beyond MB   memory at its highest, less the text, the result, and what was there before the first text
         ids         "same" as tiktoken's, or toktok's where tiktoken finished no size; the bytes if neither did
 
-    With --count, texts that attack the hash table of counting are counted instead; with --check as well, the time
-    must grow as the text does.
-
     With --check, bytemill must keep to the limits: growth at most 2.3, toktok's time at most, 64 MB beyond, the
     same ids. A text that breaks a limit of time is measured once more at the end, and then that run counts: on a
     shared machine each whole run has another text among these, while what is slow is slow again.
     """
-    if options.count:
-        return count_hostile_texts(check=options.check)
     vocabulary = vocabulary_of(options.vocab, options.pattern, harness.standing_texts())
     print(f"vocabulary {vocabulary.path.name}, pattern {vocabulary.pattern}; {harness.machine()}\n")
     request = vocabulary.request() | {"sizes": options.megabytes}
@@ -162,34 +152,6 @@ def encode_hostile(request: dict[str, Any]) -> dict[str, Any]:
             del ids
             print(json.dumps(values), flush=True)
     return values
-
-
-def count_hostile_texts(*, check: bool) -> int:
-    """Time counting of each text in all sizes. Returns 1 if `check` and the time grows faster than the text."""
-    from bytemill import _core
-
-    rows: list[list[str]] = []
-    worst = 0.0
-    for name, make in HOSTILE_TO_COUNT.items():
-        times: list[float] = []
-        for n_bytes in COUNT_SIZES:
-            text = make(n_bytes, 0)
-            turns: list[float] = []
-            for _ in range(REPEATS):
-                start = time.process_time()
-                counter = _core.PretokenCounter("gpt2", [], 1, None)
-                counter.add_texts([text])
-                counter.finish()
-                turns.append(time.process_time() - start)
-                if sum(turns) > SECONDS_A_SIZE:
-                    break
-            times.append(min(turns))
-        growth = max(after / before for before, after in pairwise(times))
-        worst = max(worst, growth)
-        rows.append([name, *(f"{1e3 * seconds:.1f}" for seconds in times), f"{growth:.2f}"])
-    header = ["text", *(f"{n_bytes / 1e6:g} MB, ms" for n_bytes in COUNT_SIZES), "growth"]
-    print(harness.format_table(header, rows))
-    return 1 if check and worst > MOST_COUNT_GROWTH else 0
 
 
 def resident_bytes() -> int:

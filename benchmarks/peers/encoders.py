@@ -3,9 +3,6 @@
 A vocabulary is a rank file and a pattern: a published one where it is at hand, or one that bytemill trains. An encoder
 is made from a vocabulary, so that all have the same one. What a tool does not offer is None; what it cannot do with
 this vocabulary raises UnavailableError with the reason.
-
-Tools of their kind that install nowhere without more ado, and so are missing: nanotok 0.1 and tokendagger 0.1, whose
-source distributions do not build without CMake's and PCRE2's development files.
 """
 
 import base64
@@ -393,83 +390,6 @@ def _toktok(vocabulary: Vocabulary, threads: int) -> Encoder:
     )
 
 
-def _quicktok(vocabulary: Vocabulary, threads: int) -> Encoder:
-    encoding = require("quicktok").get_encoding(_built_in_name(vocabulary))
-    return Encoder(
-        "quicktok-v1",
-        to_array=(lambda text: encoding.encode_batch([text], 1)[0]),
-        to_list=encoding.encode_ordinary,
-        batch=(lambda texts: arrays_of(encoding.encode_batch(texts, threads))),
-        decode=encoding.decode_bytes,
-    )
-
-
-def _splintr(vocabulary: Vocabulary, _threads: int) -> Encoder:
-    splintr = require("splintr")
-    patterns = {"gpt2": "GPT2_PATTERN", "cl100k": "CL100K_BASE_PATTERN", "o200k": "O200K_BASE_PATTERN"}
-    tokenizer = splintr.Tokenizer(str(vocabulary.path), getattr(splintr, patterns[vocabulary.pattern]), {})
-    return Encoder(
-        "splintr-rs",
-        to_array=(lambda text: _array_of_bytes(tokenizer.encode_flat(text))),
-        to_list=tokenizer.encode_ordinary,
-        batch=tokenizer.encode_batch,
-        decode=tokenizer.decode_bytes,
-    )
-
-
-def _snaptokens(vocabulary: Vocabulary, _threads: int) -> Encoder:
-    tokenizer = require("snaptokens").Tokenizer.from_file(str(tokenizer_json(vocabulary)))
-
-    def batch(texts: list[str]) -> Sequence[Any]:
-        import numpy as np
-
-        ids, offsets = tokenizer.encode_batch_flat(texts)
-        return arrays_of((_array_of_bytes(ids), np.frombuffer(offsets, dtype="<u8")))
-
-    return Encoder(
-        "snaptokens",
-        to_array=(lambda text: batch([text])[0]),
-        to_list=(lambda text: tokenizer.encode(text).ids),
-        batch=batch,
-        decode=tokenizer.decode,
-    )
-
-
-def _tokie(vocabulary: Vocabulary, _threads: int) -> Encoder:
-    tokenizer = require("tokie").Tokenizer.from_json(str(tokenizer_json(vocabulary)))
-    return Encoder(
-        "tokie",
-        to_list=(lambda text: tokenizer.encode(text, add_special_tokens=False).ids),
-        batch=(lambda texts: [each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)]),
-        decode=tokenizer.decode_bytes,
-    )
-
-
-def _wordchipper(vocabulary: Vocabulary, threads: int) -> Encoder:
-    wordchipper = require("wordchipper")
-    options = wordchipper.TokenizerOptions.default()
-    options.set_parallel(threads > 1)
-    options.set_accelerated_lexers(True)
-    tokenizer = wordchipper.Tokenizer.from_pretrained(_built_in_name(vocabulary, "r50k_base"), options)
-    if tokenizer.vocab_size < 1000:
-        raise UnavailableError("fetches its vocabularies from the network, which did not give them")
-    return Encoder(
-        "wordchipper",
-        to_list=tokenizer.encode,
-        batch=tokenizer.encode_batch,
-        decode=tokenizer.decode_bytes,
-    )
-
-
-def _rs_bpe(vocabulary: Vocabulary, threads: int) -> Encoder:
-    tokenizer = getattr(require("rs_bpe").openai, _built_in_name(vocabulary))()
-    return Encoder(
-        "rs-bpe",
-        to_list=tokenizer.encode,
-        batch=(lambda texts: [tokenizer.encode(text) for text in texts]) if threads == 1 else None,
-    )
-
-
 def _bpe_openai(vocabulary: Vocabulary, threads: int) -> Encoder:
     encoding = require("bpe_openai").get_encoding(_built_in_name(vocabulary))
     return Encoder(
@@ -480,26 +400,6 @@ def _bpe_openai(vocabulary: Vocabulary, threads: int) -> Encoder:
     )
 
 
-def _riptoken(vocabulary: Vocabulary, _threads: int) -> Encoder:
-    core = require("riptoken").CoreBPE(vocabulary.ranks(), {}, expression_of(vocabulary.pattern))
-    return Encoder(
-        "riptoken",
-        to_list=core.encode_ordinary,
-        batch=core.encode_ordinary_batch,
-        decode=core.decode_bytes,
-    )
-
-
-def _kitoken(vocabulary: Vocabulary, _threads: int) -> Encoder:
-    tokenizer = require("kitoken").Kitoken.from_tokenizers_file(str(tokenizer_json(vocabulary)))
-    return Encoder(
-        "kitoken",
-        to_list=(lambda text: tokenizer.encode(text, False)),
-        batch=(lambda texts: tokenizer.encode_all(texts, False)),
-        decode=tokenizer.decode,
-    )
-
-
 ENCODERS: dict[str, Callable[[Vocabulary, int], Encoder]] = {
     "bytemill": _bytemill,
     "gigatoken": _gigatoken,
@@ -507,20 +407,10 @@ ENCODERS: dict[str, Callable[[Vocabulary, int], Encoder]] = {
     "tiktoken": _tiktoken,
     "huggingface": _huggingface,
     "huggingface-1": _huggingface_1,
-    "quicktok": _quicktok,
-    "splintr": _splintr,
-    "snaptokens": _snaptokens,
-    "tokie": _tokie,
-    "wordchipper": _wordchipper,
-    "rs-bpe": _rs_bpe,
     "bpe-openai": _bpe_openai,
-    "riptoken": _riptoken,
-    "kitoken": _kitoken,
 }
 """Name -> what makes the encoder for a number of threads."""
 
-SLOW_ENCODERS = frozenset(
-    {"huggingface", "tiktoken", "riptoken", "bpe-openai", "rs-bpe", "kitoken", "wordchipper"}
-)
+SLOW_ENCODERS = frozenset({"huggingface", "tiktoken", "bpe-openai"})
 """Encoders below 30 MB/s, which get only the first part of a text."""
 SLOW_ENCODER_BYTES = 4_000_000

@@ -59,7 +59,7 @@ def pieces_of_file(path: Path) -> Iterator[str]:
         yield from pieces_of(iter(lambda: file.read(PIECE_CHARACTERS), ""))
 
 
-def _bytemill(ties: str) -> Callable[[Path, int, int], Trained]:
+def _bytemill(ties: str, max_memory: str | None = None) -> Callable[[Path, int, int], Trained]:
     def train(path: Path, vocab_size: int, threads: int) -> Trained:
         bytemill = require("bytemill")
         tokenizer = bytemill.train(
@@ -68,6 +68,7 @@ def _bytemill(ties: str) -> Callable[[Path, int, int], Trained]:
             special_tokens=[],
             pattern="gpt2",
             ties=ties,
+            max_memory=max_memory,
             num_threads=threads,
         )
         merges: list[tuple[bytes, bytes]] = list(tokenizer.merges)
@@ -129,47 +130,13 @@ def _gigabpe(path: Path, vocab_size: int, threads: int) -> Trained:
     return _from_spelled(version_of("gigabpe"), result[1])
 
 
-def _ffbpe(path: Path, vocab_size: int, _threads: int) -> Trained:
-    ffbpe = require("ffbpe")
-    counter = ffbpe.PreTokenizer([], pat_str=EXPRESSION).word_counter()
-    counter.add_source(pieces_of_file(path))
-    trainer = ffbpe.BpeTrainer([], initial_alphabet="raw", tie_break="largest_content")
-    trainer.add_word_counter(counter)
-    trainer.train(vocab_size)
-    ids: dict[bytes, int] = trainer.validate_model().vocab
-    return Trained(version_of("ffbpe"), _longer_than_a_byte(ids), None)
-
-
-def _bpeasy(path: Path, vocab_size: int, _threads: int) -> Trained:
-    bpeasy = require("bpeasy")
-    ids: dict[bytes, int] = bpeasy.train_bpe(pieces_of_file(path), EXPRESSION, 1 << 20, vocab_size)
-    return Trained(version_of("bpeasy"), _longer_than_a_byte(ids), None)
-
-
-def _longer_than_a_byte(ids: dict[bytes, int]) -> list[bytes]:
-    return [bytes(token) for token, _id in sorted(ids.items(), key=lambda item: item[1]) if len(token) > 1]
-
-
-def _minibperust(path: Path, vocab_size: int, _threads: int) -> Trained:
-    rust = require("MiniBpeRust").rustminibpe
-    learned: list[tuple[tuple[int, int], int]] = rust.train_on_files([str(path)], EXPRESSION, vocab_size)
-    symbols = [bytes([byte]) for byte in range(256)]
-    merges: list[tuple[bytes, bytes]] = []
-    for (left, right), _count in learned:
-        merges.append((symbols[left], symbols[right]))
-        symbols.append(symbols[left] + symbols[right])
-    return Trained(version_of("minibperust"), symbols[256:], merges)
-
-
 TRAINERS: dict[str, Callable[[Path, int, int], Trained]] = {
     "bytemill": _bytemill("bytes"),
     "bytemill, HF ties": _bytemill("huggingface"),
+    "bytemill-300MB": _bytemill("bytes", "300MB"),
     "huggingface": _huggingface,
     "rustbpe": _rustbpe,
     "gigatoken": _gigatoken,
     "gigabpe": _gigabpe,
-    "ffbpe": _ffbpe,
-    "minibperust": _minibperust,
-    "bpeasy": _bpeasy,
 }
 """Name -> training on (file, size of the vocabulary, threads)."""

@@ -1,16 +1,12 @@
-"""The texts of the benchmarks: mixed from files of Debian packages, or from what Python has where apt is not."""
+"""The texts of the benchmarks, mixed from files of Debian packages."""
 
 import argparse
-import ast
-import gettext
 import hashlib
 import json
 import re
-import struct
 import sys
-import sysconfig
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,14 +35,12 @@ class Source:
     """One kind of text, with (packages, expression for the paths of its files) for each place it comes from.
 
     `packages` names one package, or several with `|` between them, of which the first that can be had serves.
-    `one_in` reads one in so many files, for packages far larger than any text needs. `read` gives the documents of a
-    source without packages.
+    `one_in` reads one in so many files, for packages far larger than any text needs.
     """
 
     name: str
     origins: tuple[tuple[str, str], ...] = ()
     one_in: int = 1
-    read: Callable[[], Iterator[Document]] | None = None
 
 
 _DOC_HTML = r"/doc/(?!.*/(?:_modules/|genindex|search|py-modindex)).*\.html?$"
@@ -148,8 +142,6 @@ def documents_of(source: Source, cache: Path, packages_used: dict[str, str]) -> 
 
     A package that cannot be had is left out and named on stderr.
     """
-    if source.read is not None:
-        yield from source.read()
     found: list[str] = []
     for alternatives, expression in source.origins:
         archive = _first_that_can_be_had(alternatives, cache)
@@ -177,76 +169,6 @@ def _first_that_can_be_had(alternatives: str, cache: Path) -> Path | None:
             reasons.append(f"{package}: {error}")
     print("; ".join(reasons), file=sys.stderr)
     return None
-
-
-def _files_below(folder: Path, pattern: str) -> Iterator[tuple[str, str]]:
-    for path in sorted(folder.rglob(pattern)):
-        if path.is_file() and not path.is_symlink():
-            text = packages.text_of_file(path.as_posix(), path.read_bytes())
-            if text is not None:
-                yield path.relative_to(folder).as_posix(), text
-
-
-def _modules() -> Iterator[Document]:
-    for folder in ("stdlib", "purelib"):
-        for name, text in _files_below(Path(sysconfig.get_paths()[folder]), "*.py"):
-            yield Document(f"{folder}/{name}", text)
-
-
-def _headers() -> Iterator[Document]:
-    for name, text in _files_below(Path(sysconfig.get_paths()["include"]), "*.h"):
-        yield Document(f"include/{name}", text)
-
-
-def _docstrings() -> Iterator[Document]:
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for module in _modules():
-        try:
-            tree = ast.parse(module.text)
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented)]
-        text = "\n\n".join(docstring for docstring in found if docstring)
-        # A docstring with an escaped lone surrogate has no UTF-8 to be written in.
-        text = text.encode("utf-8", "ignore").decode("utf-8")
-        if text.strip():
-            yield Document(module.path, text + "\n")
-
-
-def _topics() -> Iterator[Document]:
-    from pydoc_data.topics import topics
-
-    for name, text in sorted(topics.items()):
-        yield Document(f"topics/{name}", text)
-
-
-def _manual_pages() -> Iterator[Document]:
-    for name, text in _files_below(Path("/usr/share/man"), "man[1-8]/*.gz"):
-        yield Document(f"man/{name}", text)
-
-
-def _catalogues() -> Iterator[Document]:
-    """Translations of this machine's programs."""
-    for path in sorted(Path("/usr/share/locale").glob("*/LC_MESSAGES/*.mo")):
-        try:
-            with path.open("rb") as file:
-                catalogue: dict[object, str] = vars(gettext.GNUTranslations(file))["_catalog"]
-        except (OSError, ValueError, LookupError, struct.error):  # a damaged catalogue
-            continue
-        messages = [message for original, message in catalogue.items() if original and message]
-        if messages:
-            yield Document(path.relative_to("/usr/share/locale").as_posix(), "\n".join(messages) + "\n")
-
-
-_LOCAL = {
-    "english": (
-        Source("docstrings", read=_docstrings),
-        Source("topics", read=_topics),
-        Source("manual pages", read=_manual_pages),
-    ),
-    "code": (Source("modules", read=_modules), Source("headers", read=_headers)),
-    "multilingual": (Source("catalogues", read=_catalogues),),
-}
 
 
 def pieces_of(text: str, max_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
@@ -337,10 +259,10 @@ def mix(pieces: list[Piece], wanted: int) -> list[Piece]:
     return chosen
 
 
-def build(name: str, megabytes: float, cache: Path, origin: str) -> dict[str, Any]:
+def build(name: str, megabytes: float, cache: Path) -> dict[str, Any]:
     """Build one text in `cache` and write its report beside it."""
     wanted = int(megabytes * 1_000_000)
-    sources = (_PACKAGED if origin == "debian" else _LOCAL)[name]
+    sources = _PACKAGED[name]
     versions: dict[str, str] = {}
     documents = (
         (source.name, document) for source in sources for document in documents_of(source, cache, versions)
@@ -359,7 +281,6 @@ def build(name: str, megabytes: float, cache: Path, origin: str) -> dict[str, An
         "n_bytes_wanted": wanted,
         "sha256": hashlib.sha256(content).hexdigest(),
         "recipe": RECIPE,
-        "origin": origin,
         "sources": [
             {
                 "source": source.name,
@@ -374,12 +295,12 @@ def build(name: str, megabytes: float, cache: Path, origin: str) -> dict[str, An
     return report
 
 
-def built_before(name: str, megabytes: float, cache: Path, origin: str) -> dict[str, Any] | None:
+def built_before(name: str, megabytes: float, cache: Path) -> dict[str, Any] | None:
     """The report of a text that stands already, None where it has to be built."""
     path = harness.text_path(cache, name, megabytes)
     try:
         report = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        expected = {"recipe": RECIPE, "origin": origin, "n_bytes": path.stat().st_size}
+        expected = {"recipe": RECIPE, "n_bytes": path.stat().st_size}
     except (FileNotFoundError, ValueError):
         return None
     return report if report | expected == report else None
@@ -389,32 +310,31 @@ def built_before(name: str, megabytes: float, cache: Path, origin: str) -> dict[
     option("texts", nargs="*", metavar="TEXT", help=f"which of {', '.join(TEXT_MEGABYTES)} (all)"),
     option("--megabytes", type=float, help="size of each text in 10^6 bytes (100, code 75)"),
     option("--cache", type=Path, default=harness.cache_folder(), help="for packages and texts (%(default)s)"),
-    option("--source", choices=("debian", "local"), help="packages, or what Python has on this machine"),
     option("--rebuild", action="store_true", help="build texts that stand already"),
 )
 def corpus(options: argparse.Namespace) -> None:
     """Build the texts of the benchmarks: English technical prose, code, and prose in many languages and scripts.
 
-        python -m benchmarks corpus [english] [code] [multilingual] [--megabytes N] [--source local]
+        python -m benchmarks corpus [english] [code] [multilingual] [--megabytes N]
 
     The texts come from Debian packages (documentation, manual pages, dictionaries, sources), so they can be built
-    again anywhere apt is. Where it is not, CPython's own sources and documentation give smaller ones. Each text
-    is a mix: every source gives an equal share as long as it has text, and pieces of at most 64 KiB of all
-    sources stand in an order given by a hash, so that any stretch of the text stands for the whole. Nothing is
-    repeated to fill up a size.
+    again anywhere apt is. Each text is a mix: every source gives an equal share as long as it has text, and pieces of
+    at most 64 KiB of all sources stand in an order given by a hash, so that any stretch of the text stands for the
+    whole. Nothing is repeated to fill up a size.
     """
     names: list[str] = options.texts or list(TEXT_MEGABYTES)
     if unknown := [name for name in names if name not in TEXT_MEGABYTES]:
         raise UsageError(f"no text is called {unknown[0]!r}: there are {', '.join(TEXT_MEGABYTES)}")
-    origin = options.source or ("debian" if packages.apt_is_here() else "local")
-    if origin == "local" and options.source is None:
-        print("apt-get and dpkg-deb are not here: using what Python has on this machine.", file=sys.stderr)
+    if not packages.apt_is_here():
+        raise UsageError(
+            "apt-get and dpkg-deb are not here: give the other cases texts of your own by --text"
+        )
     cache: Path = options.cache
     cache.mkdir(parents=True, exist_ok=True)
     for name in names:
         megabytes = options.megabytes or TEXT_MEGABYTES[name]
-        report = None if options.rebuild else built_before(name, megabytes, cache, origin)
-        report = report or build(name, megabytes, cache, origin)
+        report = None if options.rebuild else built_before(name, megabytes, cache)
+        report = report or build(name, megabytes, cache)
         print(f"\n{name}: {report['n_bytes']:,} bytes, sha256 {report['sha256']}\n{report['path']}\n")
         rows = [
             [row["source"], f"{row['n_bytes_available']:,}", f"{row['n_bytes_used']:,}", row["packages"]]

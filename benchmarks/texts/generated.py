@@ -134,42 +134,6 @@ def base64_one_line(n_bytes: int, seed: int) -> str:
     return base64_lines(n_bytes * 77 // 76 + 77, seed).replace("\n", "")[:n_bytes]
 
 
-def colliding_words(n_bytes: int, seed: int) -> str:
-    """Distinct words of 14 letters whose unseeded hash (`sys/hash.rs` of the core) starts with eight zero bits.
-
-    Attacks counting: in a table that is ordered by the unseeded hash, all of them belong to one entry in 256,
-    and linear probing takes quadratic time. No key of UTF-8 makes a factor of the hash zero, so the words are
-    found by search.
-    """
-    import numpy as np
-
-    chance = np.random.default_rng(seed)
-    n_candidates = 1 << 18
-    words: list[bytes] = []
-    while 15 * len(words) <= n_bytes:
-        # A blank, 14 letters, and the number of bytes, as the core packs them.
-        keys = np.full((n_candidates, 16), 15, dtype=np.uint8)
-        keys[:, 0] = ord(" ")
-        keys[:, 1:15] = chance.integers(ord("a"), ord("z") + 1, (n_candidates, 14))
-        halves = keys.view("<u8")
-        hashes = _folded(
-            halves[:, 0] ^ np.uint64(0x9E3779B97F4A7C15), halves[:, 1] ^ np.uint64(0xD6E8FEB86659FD93)
-        )
-        words += [key[:15].tobytes() for key in keys[hashes >> np.uint64(56) == 0]]
-    return b"".join(words)[: n_bytes // 15 * 15].decode("ascii")
-
-
-def _folded(a: Any, b: Any) -> Any:
-    """The two halves of the 128-bit product of `a` and `b`, combined by xor."""
-    import numpy as np
-
-    bits, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
-    low_low, low_high = (a & mask) * (b & mask), (a & mask) * (b >> bits)
-    high_low, high_high = (a >> bits) * (b & mask), (a >> bits) * (b >> bits)
-    middle = (low_low >> bits) + (low_high & mask) + (high_low & mask)
-    return (a * b) ^ (high_high + (low_high >> bits) + (high_low >> bits) + (middle >> bits))
-
-
 ASCII_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 HOSTILE: dict[str, Callable[[int, int], str]] = {
@@ -210,10 +174,6 @@ HOSTILE: dict[str, Callable[[int, int], str]] = {
     "alternating scripts": alternating_scripts,
 }
 """Name -> maker (n_bytes, seed) of the texts that the case `hostile` runs."""
-
-HOSTILE_TO_COUNT: dict[str, Callable[[int, int], str]] = {"colliding words": colliding_words}
-"""Name -> maker (n_bytes, seed) of the texts that `hostile --count` counts."""
-
 
 LETTERS = "aZesStTmMdDlLvVrReEkK\u017f\u212aéßẞİıµǅǲǈʰªº一한アﾊرשกΑωЖԱაკ\U0001f150𝒜𞤀𐐨"
 MARKS = "\u0301\u0300\u0345\u0903\u094d\u20dd\ufe0f\U0001f3fb\U000e0100"

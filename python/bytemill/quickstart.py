@@ -108,21 +108,17 @@ class QuickstartResult:
     def commands(self) -> list[tuple[str, str]]:
         """Suggested next commands as (purpose, command)."""
         tokenizer, shards = (shlex.quote(str(self.folder / name)) for name in ("tokenizer.json", "train"))
-        of_model: list[tuple[str, str]] = []
-        if self.model is not None:
-            generate = f"bytemill lm generate {shlex.quote(self.model.folder)}"
-            of_model = [
-                ("generate text", f'{generate} "The function returns" --temperature 0.8'),
-                ("show token probabilities", f'{generate} "The" --max-tokens 8 --show-probabilities'),
-            ]
-        return [
-            *of_model,
-            ("show how a text splits", f"bytemill tokenizer inspect {tokenizer} \"It's naïve, isn't it?\""),
-            ("explain its merges", f"bytemill tokenizer inspect {tokenizer} unbelievable --explain"),
-            ("show the vocabulary", f"bytemill tokenizer show {tokenizer}"),
-            ("verify the shards", f"bytemill data info {shards} --verify"),
-            ("train on your own text", "bytemill tokenizer train FILE... --vocab-size 32000"),
-        ]
+        generate = "" if self.model is None else f"bytemill lm generate {shlex.quote(self.model.folder)}"
+        commands = {
+            "generate text": f'{generate} "The function returns" --temperature 0.8',
+            "show token probabilities": f'{generate} "The" --max-tokens 8 --show-probabilities',
+            "show how a text splits": f"bytemill tokenizer inspect {tokenizer} \"It's naïve, isn't it?\"",
+            "explain its merges": f"bytemill tokenizer inspect {tokenizer} unbelievable --explain",
+            "show the vocabulary": f"bytemill tokenizer show {tokenizer}",
+            "verify the shards": f"bytemill data info {shards} --verify",
+            "train on your own text": "bytemill tokenizer train FILE... --vocab-size 32000",
+        }
+        return list(commands.items())[0 if self.model else 2 :]  # the first two need a model
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON types."""
@@ -197,9 +193,8 @@ def run(
             shards[name] = encode_corpus(tokenizer, [str(text)], part, documents=END_OF_TEXT, overwrite=True)
             if tokenizer.decode_bytes(TokenShards(part)[:]) != text.read_bytes():
                 raise ShardError(f"{part} does not decode to the bytes of {text}")
-    with step(
-        "comparing"
-    ):  # the tokenizers of no merges, of the first 512, 1,024, … and finally of all tokens
+    with step("comparing"):
+        # The tokenizers of no merges, of the first 512, 1,024, … and finally of all tokens.
         sizes = [*(2**power for power in range(9, 32) if 2**power < tokenizer.n_vocab), tokenizer.n_vocab]
         smaller = {"bytes": tokenizer.truncate(256 + len(tokenizer.special_tokens))}
         smaller |= {f"{size:,} tokens": tokenizer.truncate(size) for size in sizes}
@@ -236,16 +231,13 @@ def python_documents() -> list[str]:
     for path in sorted(library.rglob("*.py")):
         if _SKIPPED_FOLDERS.intersection(path.relative_to(library).parts[:-1]):
             continue
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # invalid escapes in the library's own strings
-                tree = ast.parse(path.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            continue
-        nodes = (node for node in ast.walk(tree) if isinstance(node, _WITH_DOCSTRING))
-        if docstrings := list(filter(None, map(ast.get_docstring, nodes))):
-            # Escapes in the source can spell lone surrogates, which UTF-8 cannot encode.
-            documents.append("\n\n".join(docstrings).encode("utf-8", "replace").decode() + "\n")
+        # The library's own strings have invalid escapes, and some of its files are no valid source on purpose.
+        with suppress(OSError, SyntaxError, ValueError, RecursionError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            nodes = [n for n in ast.walk(ast.parse(path.read_bytes())) if isinstance(n, _WITH_DOCSTRING)]
+            if docstrings := list(filter(None, map(ast.get_docstring, nodes))):
+                # Escapes in the source can spell lone surrogates, which UTF-8 cannot encode.
+                documents.append("\n\n".join(docstrings).encode("utf-8", "replace").decode() + "\n")
     return documents
 
 
@@ -258,26 +250,22 @@ def file_documents(inputs: Sequence[str]) -> list[str]:
     Raises:
         CorpusError: A file cannot be read, or the corpus is empty or larger than `MAX_BYTES`.
     """
-    _check_size(Corpus(inputs).total_bytes or 0)
     documents: list[str] = []
-    n_bytes = 0
+    n_stored, n_bytes = Corpus(inputs).total_bytes or 0, 0  # compressed files hold more text than bytes
     for text in iter_texts(list(inputs)):
         n_bytes += len(text.encode())
-        _check_size(n_bytes)  # compressed files hold more text than bytes
+        if max(n_bytes, n_stored) > MAX_BYTES:
+            raise CorpusError(
+                f"the corpus has {format_bytes(max(n_bytes, n_stored))}; quickstart takes at most "
+                f"{format_bytes(MAX_BYTES)}",
+                hint="pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000",
+            )
         documents += [document for document in text.split(END_OF_TEXT) if document.strip()]
     if len(documents) >= _MIN_DOCUMENTS:
         return documents
     of_lines = [document.splitlines(keepends=True) for document in documents]
     n = max(1, sum(map(len, of_lines)) // (2 * _MIN_DOCUMENTS))
     return ["".join(lines[at : at + n]) for lines in of_lines for at in range(0, len(lines), n)]
-
-
-def _check_size(n_bytes: int) -> None:
-    if n_bytes > MAX_BYTES:
-        raise CorpusError(
-            f"the corpus has {format_bytes(n_bytes)}; quickstart takes at most {format_bytes(MAX_BYTES)}",
-            hint="pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000",
-        )
 
 
 def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -295,10 +283,9 @@ def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
         what = "the corpus has fewer than two lines, which leaves nothing for validation"
         raise CorpusError(what, hint="pass more text: --corpus FILE...")
     order = sorted(range(len(documents)), key=lambda i: hashlib.sha256(documents[i].encode()).digest())
-    n_validation = max(1, len(documents) // 10)
-    return [documents[i] for i in sorted(order[n_validation:])], [
-        documents[i] for i in sorted(order[:n_validation])
-    ]
+    chosen = set(order[: max(1, len(documents) // 10)])
+    parts = ([text for i, text in enumerate(documents) if (i in chosen) == part] for part in (False, True))
+    return next(parts), next(parts)
 
 
 def _prepare(folder: Path) -> None:
@@ -359,14 +346,10 @@ def _train_model(
     }
     resolved = resolve([("quickstart", settings)], n_vocab=tokenizer.n_vocab)
     folder = train_model(resolved, overwrite=True, on_record=on_record)
-    curves = {
-        kind: [
-            (own["step"], own["loss"])
-            for own in read_metrics(folder.metrics, kind)
-            if own["loss"] is not None
-        ]
+    learning, validated = (
+        [(own["step"], own["loss"]) for own in read_metrics(folder.metrics, kind) if own["loss"] is not None]
         for kind in ("step", "validation")
-    }
+    )
     model = load_trained(folder.path, str(pick_device())).model
     byte_counts = token_byte_counts(tokenizer)
     score = evaluate_text(model, ids, byte_counts, stride=max(1, context // 2))
@@ -383,10 +366,7 @@ def _train_model(
         "unigram": (math.log(2) * unigram.mean().item(), unigram_of_text.sum().item() / score.n_bytes),
         "the model": (score.loss, score.bits_per_byte),
     }
-    n_parameters = model.n_parameters()
-    return ModelResult(
-        str(folder.path), n_parameters, n_steps, curves["step"], curves["validation"], scores, samples
-    )
+    return ModelResult(str(folder.path), model.n_parameters(), n_steps, learning, validated, scores, samples)
 
 
 # 3. The page.

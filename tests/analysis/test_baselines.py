@@ -12,7 +12,6 @@ from bytemill.analysis.baselines import (
     UNKNOWN,
     ByteTokenizer,
     CharacterTokenizer,
-    TextTokenizer,
     WordTokenizer,
 )
 from bytemill.errors import TokenizerError
@@ -26,7 +25,7 @@ text_of_few_words = st.lists(st.sampled_from(["a", " b", "  c", "\n", "1", "é",
 )
 
 
-def tokenizers_of(text: str) -> list[TextTokenizer]:
+def tokenizers_of(text: str) -> list[ByteTokenizer | CharacterTokenizer | WordTokenizer]:
     return [ByteTokenizer(), CharacterTokenizer.train(text), WordTokenizer.train(text, 1_000)]
 
 

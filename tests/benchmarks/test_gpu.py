@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import bytemill.cli
-from bytemill.lm import ModelConfig, TransformerLM, preset
+from bytemill.lm import TransformerLM, preset
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -27,10 +27,6 @@ def _benchmarks_are_importable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def module(name: str) -> Any:
     return importlib.import_module(name)
-
-
-def tiny() -> ModelConfig:
-    return preset("gpt2", vocab_size=96, **module("gpu").TINY)
 
 
 def test_the_dry_run_measures_everything_and_saves_it(
@@ -61,14 +57,17 @@ def test_the_dry_run_measures_everything_and_saves_it(
     assert len(parts) == 3 * 4
     for (_, kernels), row in parts.items():
         assert "unavailable" in row if kernels == "triton" else row["difference"] < 0.02
-    assert saved["generation"]["tokens_per_second"] > 0
+    assert [(row["model"], row["n_samples"]) for row in saved["generation"]] == [("gpt2", 1), ("gpt2", 64)]
+    assert all(row["tokens_per_second"] > 0 for row in saved["generation"])
     out = capsys.readouterr().out
     assert "dry run with tiny sizes: the times mean nothing" in out
     assert str(place) in out
 
 
-def test_the_peer_computes_the_same_loss_and_gradients() -> None:
-    ours, peer = TransformerLM(tiny(), seed=3), module("gpu_peers").TorchGPT2(tiny())
+@pytest.mark.parametrize("name", ["gpt2", "tiny"])
+def test_a_peer_computes_the_same_loss_and_gradients(name: str) -> None:
+    config = preset(name, vocab_size=96, **module("gpu").TINY)
+    ours, peer = TransformerLM(config, seed=3), module("gpu").peer_of(name)(config)
     peer.start_as(ours)
     ids = torch.randint(0, 96, (2, 33))
     losses = [model.loss(ids[:, :-1], ids[:, 1:]) for model in (ours, peer)]
@@ -77,7 +76,8 @@ def test_the_peer_computes_the_same_loss_and_gradients() -> None:
     torch.testing.assert_close(losses[0], losses[1])
     torch.testing.assert_close(ours.token_embeddings.weight.grad, peer.tokens.weight.grad)
     first: Any = ours.layers[0]
-    torch.testing.assert_close(first.ffn.w1.weight.grad, peer.blocks[0].up.weight.grad)
+    up = peer.blocks[0].up if name == "gpt2" else peer.blocks[0].w1
+    torch.testing.assert_close(first.ffn.w1.weight.grad, up.weight.grad)
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in peer.parameters())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bytemill.errors import TokenizerError
 
@@ -17,23 +17,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = "<unk>"
 """Text of the unknown token, which stands for everything outside the vocabulary."""
-
-
-class TextTokenizer(Protocol):
-    """Anything that encodes and decodes text: the baselines, `Tokenizer`, a `tiktoken.Encoding`."""
-
-    @property
-    def n_vocab(self) -> int:
-        """The highest id + 1."""
-        ...
-
-    def encode(self, text: str, /) -> list[int]:
-        """Return the ids of `text`."""
-        ...
-
-    def decode(self, ids: Sequence[int], /) -> str:
-        """Return the text of `ids`."""
-        ...
 
 
 class ByteTokenizer:

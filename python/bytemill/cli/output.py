@@ -241,12 +241,6 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
 
-    def end_bar(self) -> None:
-        """Remove the bar to free the terminal; later progress is printed as lines."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar, self._task = None, None
-
     def step(self, name: str) -> None:
         """Start a phase of unknown size."""
         if self._quiet:

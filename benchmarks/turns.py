@@ -1,10 +1,9 @@
-"""Small differences in encoding with bytemill: the cases `scaling` and `turns`."""
+"""Small differences in encoding with bytemill: the case `turns`."""
 
 import argparse
 import contextlib
 import ctypes
 import json
-import mmap
 import os
 import resource
 import statistics
@@ -12,138 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.encode import THREADED, call_of, encode_once, given_to
+from benchmarks.encode import INTERFACES, call_of, given_to
 from benchmarks.harness import option
 from benchmarks.peers.encoders import VOCAB, Vocabulary, encoder_of, vocabulary_of
-
-INTERFACES = ("array", "list", *THREADED)
-N_ADDITIONS = 10_000_000
-N_BYTES_TAKEN = 3 << 29
-
-
-@harness.case(
-    option("--text", type=Path, action="append", help="text, repeatable (the first of `corpus`)"),
-    harness.several("--interfaces", ("array", *THREADED)),
-    option("--repeat", type=int, default=9, help="turns (%(default)s)"),
-    harness.JSON,
-)
-def scaling(options: argparse.Namespace) -> None:
-    """Time encoding on one thread and on two, beside what the machine gives two processes of arithmetic alone.
-
-        python -m benchmarks scaling [--text FILE]... [--repeat 9]
-
-    Two threads are twice as fast as one only where two cores are to be had: on virtual machines they are often two
-    halves of one, or shared with others. So every turn measures, one after the other, one process of plain Python
-    arithmetic, two at once, and bytemill's encoding of new text, then of the same again, on one thread and on two, each
-    in a process of its own, and at last two such processes of one thread each, each with the whole text, that begin
-    together and share nothing: what threads could give that neither wait for each other nor do anything twice. Before
-    each of these another process takes much memory and gives it back, so that all find the same: what has just been
-    given back comes ten times as fast as what the host of a virtual machine has to look for, and who comes behind whom
-    would decide who gets it. Interfaces as in `encode`. Of a row:
-
-        1 thread, 2 threads   milliseconds for the new text, medians over the turns
-        ratio                 median over the turns of one thread's time by two threads'
-        least                 the least time of one thread by the least of two
-        again                 as the ratio, where the text was encoded once before: each thread then knows what it met,
-                              and some of what the other did
-        apart                 2 × one process by the slower of two at once, for the new text
-        machine               the same of arithmetic
-    """
-    texts = harness.chosen_texts(options.text, first=True)
-    print(harness.machine())
-    vocabulary = vocabulary_of(None, None, texts)
-    rows = [
-        _scaling_row(vocabulary, text, name, options.repeat) for text in texts for name in options.interfaces
-    ]
-    keys = ("ratio", "least", "again", "apart", "machine")
-    lines = [
-        [row["text"], row["interface"], f"{row['one_ms']:.0f}", f"{row['two_ms']:.0f}"]
-        + [f"{row[key]:.2f}" for key in keys]
-        for row in rows
-    ]
-    print(harness.format_table(["text", "interface", "1 thread", "2 threads", *keys], lines))
-    print(f"\nSaved to {harness.save(options.json, 'scaling', {'rows': rows})}")
-
-
-def _scaling_row(vocabulary: Vocabulary, text: Path, interface: str, repeat: int) -> dict[str, Any]:
-    """One row: all turns of a text and an interface."""
-    turns: list[dict[str, float]] = []
-    for _ in range(repeat):
-        turn = {"one_process": _arithmetic(1), "two_processes": _arithmetic(2)}
-        _turn_over_memory()
-        begun = time.time()
-        turn["one"], turn["one_again"] = _seconds(vocabulary, text, interface, 1)
-        whole = time.time() - begun
-        _turn_over_memory()
-        turn["two"], turn["two_again"] = _seconds(vocabulary, text, interface, 2)
-        _turn_over_memory()
-        # As long as a whole process has taken, twice over, is more than two need to be ready.
-        start_at = time.time() + 2 * whole
-        with ThreadPoolExecutor(2) as pool:
-            both = [pool.submit(_seconds, vocabulary, text, interface, 1, start_at) for _ in range(2)]
-            turn["apart"] = max(one.result()[0] for one in both)
-        turns.append(turn)
-    return {
-        "text": text.name,
-        "interface": interface,
-        "one_ms": statistics.median(turn["one"] for turn in turns) * 1e3,
-        "two_ms": statistics.median(turn["two"] for turn in turns) * 1e3,
-        "ratio": statistics.median(turn["one"] / turn["two"] for turn in turns),
-        "least": min(turn["one"] for turn in turns) / min(turn["two"] for turn in turns),
-        "again": statistics.median(turn["one_again"] / turn["two_again"] for turn in turns),
-        "apart": statistics.median(2 * turn["one"] / turn["apart"] for turn in turns),
-        "machine": statistics.median(2 * turn["one_process"] / turn["two_processes"] for turn in turns),
-        "turns": turns,
-    }
-
-
-def _arithmetic(n_processes: int) -> float:
-    """Seconds of the slowest of so many processes that count at the same time."""
-    with ThreadPoolExecutor(n_processes) as pool:
-        counted = [pool.submit(harness.measure_in_process, count, None) for _ in range(n_processes)]
-        return max(each.result().values["seconds"] for each in counted)
-
-
-def count(_: None) -> dict[str, float]:
-    """Seconds for ten million additions."""
-    start = time.perf_counter()
-    total = 0
-    for number in range(N_ADDITIONS):
-        total += number
-    return {"seconds": time.perf_counter() - start}
-
-
-def _turn_over_memory() -> None:
-    """Let another process take more memory than any that is measured, and give it back."""
-    if reason := harness.measure_in_process(take_memory, None).reason:
-        raise SystemExit(f"error: {reason}")
-
-
-def take_memory(_: None) -> dict[str, Any]:
-    """Take memory, in large pages where there are some."""
-    memory = mmap.mmap(-1, N_BYTES_TAKEN, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    memory[:: mmap.PAGESIZE] = b"." * (N_BYTES_TAKEN // mmap.PAGESIZE)
-    return {}
-
-
-def _seconds(
-    vocabulary: Vocabulary, text: Path, interface: str, threads: int, start_at: float | None = None
-) -> tuple[float, float]:
-    """Seconds for one text that this process sees for the first time, and for the same again."""
-    request = vocabulary.request() | {"tool": "bytemill", "text": str(text), "start_at": start_at}
-    request |= {"interface": interface, "threads": threads, "again": True, "n_bytes": text.stat().st_size}
-    outcome = harness.measure_in_process(encode_once, request, threads=threads)
-    if outcome.reason is not None:
-        raise SystemExit(f"error: {outcome.reason}")
-    return outcome.values["new_seconds"], outcome.values["again_seconds"]
 
 
 @dataclass(frozen=True)
@@ -268,10 +143,10 @@ def own_pages(given: Any) -> None:
 def serve(request: dict[str, Any]) -> None:
     """Load, say so, and encode once for every line of stdin."""
     encoder = encoder_of("bytemill", Vocabulary.of(request), request["threads"])
-    encode = call_of(encoder, request["interface"], [])
+    encode = call_of(encoder, request["interface"])
     text = harness.read_text(request["text"], request["n_bytes"])
     with tempfile.TemporaryDirectory() as folder:
-        given, few = given_to(request["interface"], text, Path(folder))
+        given, few = given_to(request["interface"], text, Path(folder), Vocabulary.of(request))
         # What the first call of a process imports and makes is not what is measured.
         encode(few)
         print("null", flush=True)
