@@ -597,6 +597,10 @@ _EXAONE_MOE = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|\p{{N}}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
 )
+_K2_HORIZON = (
+    r"'(?:[sdmtSDMT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}\u200c\u200d]+|\p{N}{1,3}"
+    rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}"
+)
 _BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
 _KANA = "[一-龥\u3040-ゟ゠-ヿ]+"
 _DEEPSEEK_WORDS = (
@@ -713,6 +717,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
             "youtu",
         ),
         (KIMI_K2, False, "kimi-k2"),
+        (_K2_HORIZON, False, "k2-horizon"),
         (
             _steps(
                 r"\p{N}{1,3}",
