@@ -51,6 +51,8 @@ _FIRST_VERSIONS = (
     ),
     *("[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"),
 )
+_MAX_SPECIAL = 2**21
+"""Limit for special tokens, each of which gets a name."""
 
 
 def recognize(content: Content) -> bool:
@@ -70,7 +72,7 @@ def load(content: Content) -> Loaded | None:
         return None
     file, rest = read
     document, location = parse_json(rest, content.location), content.location
-    n_special, n_tokens, pattern = _settings(document, location)
+    n_special, n_tokens, pattern = _settings(document, location, len(content.data))
     special_tokens = _special_tokens(document.get("special_tokens"), n_special, f"{location}: special_tokens")
     if not 0 <= n_tokens <= MAX_ID - n_special:
         return None
@@ -82,7 +84,7 @@ def read(content: Content) -> TokenizerSpec:
     """Read a file. Raises TokenizerFileError."""
     content.refuse_arguments()
     document, location = content.document, content.location
-    n_special, n_tokens, pattern = _settings(document, location)
+    n_special, n_tokens, pattern = _settings(document, location, len(content.data))
     ranks = _ranks(document["vocab"], n_tokens, f"{location}: vocab")
     try:
         encoder = Encoder.from_ranks(ranks, {}, checked_pattern(pattern))
@@ -101,10 +103,14 @@ def read(content: Content) -> TokenizerSpec:
     )
 
 
-def _settings(document: dict[str, Any], location: str) -> tuple[int, int, str]:
-    """Return the number of special tokens, that of ranks, and the pattern."""
+def _settings(document: dict[str, Any], location: str, n_bytes: int) -> tuple[int, int, str]:
+    """Return the number of special tokens, that of ranks, and the pattern of a file of `n_bytes`."""
     config = object_at(document.get("config"), f"{location}: config")
     n_special = _number(config, "default_num_special_tokens", location)
+    if n_special > min(n_bytes, _MAX_SPECIAL):
+        raise TokenizerFileError(
+            f"{location}: config.default_num_special_tokens: {n_special} is out of all proportion to the file"
+        )
     n_tokens = _number(config, "default_vocab_size", location) - n_special
     pattern = config.get("pattern")
     if not isinstance(pattern, str):
