@@ -13,7 +13,15 @@ import pytest
 
 import bytemill
 from bytemill import _core
-from bytemill._core import CharacterJson, Encoder, PretokenCounter, PretokenCounts, RankFile, TokenizerJson
+from bytemill._core import (
+    CharacterJson,
+    Encoder,
+    PretokenCounter,
+    PretokenCounts,
+    RankFile,
+    StringArray,
+    TokenizerJson,
+)
 from bytemill.formats.byte_level import ALPHABET
 
 STUB = Path(bytemill.__file__).with_name("_core.pyi")
@@ -207,6 +215,7 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
     broken = _core.clean_text(b"\xff", True, "strict")
 
     return [
+        (StringArray(["a"]), "n_strings", is_int),
         (documents, "text", lambda value: value == b"text\n"),
         (documents, "ends", lambda value: str(value) == "[5]"),
         (documents, "is_open", lambda value: value is False),

@@ -44,6 +44,20 @@ def needed_merges(merges: Sequence[tuple[bytes, bytes]]) -> list[int]:
     Raises ValueError for a merge that appears twice.
     """
 
+def piece_merges(
+    vocab: Mapping[int, bytes], scores: Mapping[int, float]
+) -> tuple[list[tuple[bytes, bytes]], list[int] | None]:
+    """Return every way to split every token with a score into two, best scores first, and the ranks of these merges.
+
+    The ranks are None if no two are equal. A single character may be a part without being a token.
+    """
+
+def read_pieces(data: bytes) -> tuple[list[str], list[float], list[int], bytes] | None:
+    """Return texts, scores and types of the pieces of a SentencePiece model, and its other fields.
+
+    None for a file that is damaged or unusual.
+    """
+
 def clean_text(block: bytes, is_last: bool, errors: Literal["strict", "replace", "skip"]) -> BlockDocuments:
     """Check a block of one long document, which stays open unless the block `is_last`.
 
@@ -160,6 +174,7 @@ class Encoder:
         special_rules: Mapping[str, int] | None = None,
         normalizer: Sequence[tuple[str, ...]] = ...,
         ranks: Sequence[int] | None = None,
+        scores: Mapping[int, float] | None = None,
     ) -> Encoder:
         """Create an encoder whose smallest tokens are characters, as in SentencePiece.
 
@@ -176,6 +191,7 @@ class Encoder:
             special_rules: As in `from_merges`.
             normalizer: As in `from_merges`.
             ranks: Rank of each merge, if some are equal: of these the leftmost in a text comes first.
+            scores: Scores of the tokens that are merged, by id, in place of merges and ranks: see `piece_merges`.
 
         Raises:
             TokenizerError: The arguments contradict each other, or the order of the merges cannot replace equal ranks.
@@ -426,6 +442,35 @@ class RankFile:
     def encoder(self, special_tokens: Mapping[str, int], pattern: str | None) -> Encoder:
         """Move the tokens into an encoder (see `Encoder.from_ranks`). Raises ValueError when called twice."""
 
+    @staticmethod
+    def read_tekken(data: bytes) -> tuple[RankFile, str] | None:
+        """Parse a tekken.json and return the rest as JSON, with an empty `vocab`. None as for `read`."""
+
+    def tekken_encoder(
+        self, special_tokens: Mapping[str, int], pattern: str | None, n_ranks: int, first_id: int
+    ) -> Encoder | None:
+        """Move the first `n_ranks` tokens into an encoder that looks up whole pre-tokens; ids begin with `first_id`.
+
+        None if the file contradicts itself, or if no list of merges gives the ids of the ranks.
+        """
+
+@final
+class StringArray:
+    """An array of strings in a GGUF file."""
+
+    n_strings: int
+    def __init__(self, texts: Sequence[str]) -> None: ...
+    @staticmethod
+    def read(block: bytes, n: int, is_big_endian: bool) -> tuple[StringArray, int] | None:
+        """Read the first `n` strings of a block, each with its length before it, and return the number of their bytes.
+
+        None if the block ends before, or if a string is very long or not UTF-8.
+        """
+    def texts(self) -> list[str]:
+        """Return the strings."""
+    def results_among(self, texts: Sequence[str]) -> set[str]:
+        """Return those of some texts that merges in this array make: two parts with a space between them."""
+
 @final
 class TokenizerJson:
     """The vocabulary and the merges of a tokenizer.json."""
@@ -437,6 +482,12 @@ class TokenizerJson:
         None for files that the reference reader must read or reject.
         """
 
+    @staticmethod
+    def of_strings(tokens: StringArray, merges: StringArray, left_out: set[int]) -> TokenizerJson | None:
+        """Read the tokens by id and the merges of a GGUF file, without empty tokens and the ids in `left_out`.
+
+        None as for `read`.
+        """
     @staticmethod
     def read_compiled(block: bytes) -> tuple[TokenizerJson | CharacterJson, str] | None:
         """Read a block of `Encoder.compiled`; None if it is damaged or of another version."""

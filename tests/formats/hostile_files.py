@@ -10,6 +10,7 @@ import json
 import re
 import resource
 import shutil
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +22,12 @@ from bytemill.formats.byte_level import ALPHABET
 RANKS = "".join(f"{base64.b64encode(bytes([i])).decode()} {i}\n" for i in range(256))
 VOCAB = {character: byte for byte, character in enumerate(ALPHABET)}
 MODEL = "minbpe v1\n\n0\n"
+TEKKEN = {
+    "config": {"pattern": "a", "default_vocab_size": 2**31, "default_num_special_tokens": 0},
+    "vocab": list[object](),
+}
+PIECE = b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02"
+GGUF = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 21) + b"tokenizer.ggml.tokens"
 
 
 def pair(vocab: dict[str, object] | str, merges: str) -> dict[str, bytes]:
@@ -106,6 +113,28 @@ HOSTILE: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     ),
     "model: a pattern of 20 MB": (lambda: model("minbpe v1\n" + "(" * 20_000_000 + "\n0\n"), ":2: pattern"),
     "model: a line of 20 MB": (lambda: model(MODEL + "1" * 20_000_000 + " 1\n"), ":4: '111.*… is not two ids"),
+    # Files that announce more than they have
+    "tekken.json: two billion special tokens": (
+        lambda: {"tekken.json": json.dumps(TEKKEN).replace("tokens\": 0", f"tokens\": {2**31}").encode()},
+        "2147483648 is out of all proportion to the file",
+    ),
+    "tekken.json: two billion ranks": (
+        lambda: {"tekken.json": json.dumps(TEKKEN).encode()}, "does not have the 2147483648 tokens"
+    ),
+    "SentencePiece: a piece of 2^63 bytes": (
+        lambda: {"t.model": PIECE + b"\x0a" + b"\x80" * 9 + b"\x01"}, "9223372036854775808 bytes are announced"
+    ),
+    "SentencePiece: a number without end": (lambda: {"t.model": PIECE + b"\xff" * 10**6}, "more than 10 bytes"),
+    "GGUF: 2^60 strings": (
+        lambda: {"t.gguf": GGUF + struct.pack("<IIQ", 9, 8, 2**60)}, "an array of 1152921504606846976 elements"
+    ),
+    "GGUF: a string of 2^63 bytes": (
+        lambda: {"t.gguf": GGUF + struct.pack("<IIQQ", 9, 8, 1, 2**63)}, "needs 9223372036854775808 bytes"
+    ),
+    "GGUF: two million strings of nothing, then damage": (
+        lambda: {"t.gguf": GGUF + struct.pack("<IIQ", 9, 8, 2**21) + bytes(8 * 2**21 - 8) + b"\xff" * 8},
+        "needs 18446744073709551615 bytes",
+    ),
     # Neither
     "listing of 20 MB": (lambda: {"t.vocab": b"[a] 97\n" * 2_500_000}, "a listing for people"),
     "20 MB of zeros": (lambda: {"t.bin": b"\x00" * 20_000_000}, "unknown format"),

@@ -15,7 +15,7 @@ use crate::{batch, convert, decoding};
 use bytemill::decode::Decoder;
 use bytemill::encode::cutter::Cutter;
 use bytemill::encode::{Encoder, no_interrupt};
-use bytemill::formats::merged_in_any_order;
+use bytemill::formats::{merged_in_any_order, piece_merges};
 use bytemill::pretokenize::{Pattern, Spaces};
 use bytemill::special::{Rules, Segment};
 use bytemill::text::normalize::Normalizer;
@@ -24,6 +24,7 @@ use numpy::{PyArray1, PyArray2};
 use once_cell::race::OnceBox;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Below this many bytes the work is done before another thread could take the GIL over.
@@ -139,13 +140,19 @@ fn is_within_character(token: &[u8]) -> bool {
 }
 
 /// Tokens from a mapping of id to bytes.
-fn token_list(vocab: &Bound<'_, PyMapping>) -> PyResult<TokenList> {
+pub fn token_list(vocab: &Bound<'_, PyMapping>) -> PyResult<TokenList> {
     let mut tokens = TokenList::default();
     for item in vocab.items()? {
         let (id, token): (Bound<'_, PyAny>, Bound<'_, PyBytes>) = item.extract()?;
         tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
     }
     Ok(tokens)
+}
+
+/// Scores, ids and texts of the tokens that have scores.
+pub fn pieces<'t>(tokens: &'t TokenList, scores: &HashMap<u32, f64>) -> Vec<(f64, u32, &'t str)> {
+    let piece = |(id, token): (u32, &'t [u8])| Some((*scores.get(&id)?, id, std::str::from_utf8(token).ok()?));
+    tokens.iter().filter_map(piece).collect()
 }
 
 #[pymethods]
@@ -188,7 +195,7 @@ impl PyEncoder {
 
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
-    #[pyo3(signature = (vocab, aliases, merges, special_tokens, pattern, ignore_merges, unknown, special_rules=None, normalizer=vec![], ranks=None))]
+    #[pyo3(signature = (vocab, aliases, merges, special_tokens, pattern, ignore_merges, unknown, special_rules=None, normalizer=vec![], ranks=None, scores=None))]
     fn from_characters(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -201,6 +208,7 @@ impl PyEncoder {
         special_rules: Option<&Bound<'_, PyMapping>>,
         normalizer: Vec<StepArguments>,
         ranks: Option<Vec<u32>>,
+        scores: Option<HashMap<u32, f64>>,
     ) -> PyResult<Self> {
         let (tokens, aliases) = (token_list(vocab)?, token_list(aliases)?);
         let (special, rules, normalizer) =
@@ -209,9 +217,12 @@ impl PyEncoder {
         py.detach(|| {
             let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
             let aliases = aliases.iter().map(|(id, token)| (id, token.to_owned())).collect();
-            let ranks = ranks.as_deref();
-            let vocab =
-                Vocab::from_characters(&tokens, aliases, &merges, ranks, special, fallback).map_err(to_python)?;
+            let (merges, ranks) = match scores {
+                None => (merges, ranks),
+                Some(scores) => piece_merges(pieces(&tokens, &scores)),
+            };
+            let vocab = Vocab::from_characters(&tokens, aliases, &merges, ranks.as_deref(), special, fallback)
+                .map_err(to_python)?;
             Self::build_characters(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer)
         })
     }

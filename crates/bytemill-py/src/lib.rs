@@ -27,7 +27,8 @@ mod training;
 use bytemill::pretokenize::{Matcher, NAMED, Pattern};
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
+use std::collections::HashMap;
 
 /// Byte offsets (start, end) of the pre-tokens of `text`. They cover it without gaps.
 #[pyfunction]
@@ -89,6 +90,32 @@ fn needed_merges(py: Python<'_>, merges: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBy
     py.detach(|| bytemill::formats::needed_merges(&merges)).map_err(signals::to_python)
 }
 
+/// Texts, scores and types of the pieces of a SentencePiece model, and its other fields; None if it is damaged or unusual.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "a tuple of lists")]
+fn read_pieces<'py>(
+    py: Python<'py>,
+    data: &[u8],
+) -> PyResult<Option<(Bound<'py, PyList>, Vec<f32>, Vec<u32>, Bound<'py, PyBytes>)>> {
+    let Some(pieces) = py.detach(|| bytemill::formats::read_pieces(data)) else { return Ok(None) };
+    let texts = PyList::new(py, pieces.texts)?;
+    Ok(Some((texts, pieces.scores, pieces.kinds, PyBytes::new(py, &pieces.rest))))
+}
+
+/// Every way to split every piece into two, best scores first, and the ranks of these merges if some are equal.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "a list of pairs")]
+fn piece_merges<'py>(
+    py: Python<'py>,
+    vocab: &Bound<'py, PyMapping>,
+    scores: HashMap<u32, f64>,
+) -> PyResult<(Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>, Option<Vec<u32>>)> {
+    let tokens = encoder::token_list(vocab)?;
+    let (merges, ranks) = bytemill::formats::piece_merges(encoder::pieces(&tokens, &scores));
+    let merge = |(left, right)| (PyBytes::new(py, left), PyBytes::new(py, right));
+    Ok((merges.into_iter().map(merge).collect(), ranks))
+}
+
 /// The instruction sets that this processor has and the core uses, the fastest first.
 #[pyfunction]
 fn instruction_sets() -> Vec<&'static str> {
@@ -112,6 +139,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_pattern, module)?)?;
     module.add_function(wrap_pyfunction!(matcher, module)?)?;
     module.add_function(wrap_pyfunction!(needed_merges, module)?)?;
+    module.add_function(wrap_pyfunction!(piece_merges, module)?)?;
+    module.add_function(wrap_pyfunction!(read_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(documents::clean_text, module)?)?;
     module.add_function(wrap_pyfunction!(documents::check_documents, module)?)?;
     module.add_function(wrap_pyfunction!(documents::select_documents, module)?)?;
@@ -124,6 +153,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack::PyDocumentEncoder>()?;
     module.add_function(wrap_pyfunction!(pack::document_side, module)?)?;
     module.add_class::<loading::PyCharacterJson>()?;
+    module.add_class::<loading::PyStringArray>()?;
     module.add_class::<loading::PyTokenizerJson>()?;
     module.add_class::<measure::PyTextMarks>()?;
     module.add_class::<measure::PyTokenBytes>()?;

@@ -1,13 +1,15 @@
-//! Tokenizer files read by the core: `RankFile`, `TokenizerJson`, `CharacterJson`.
+//! Tokenizer files read by the core: `RankFile`, `TokenizerJson`, `CharacterJson`; `StringArray`.
 
 use crate::encoder::PyEncoder;
 use crate::signals::{TokenizerError, to_python};
 use crate::special::{self, StepArguments, rules, specials};
-use bytemill::formats::{CharacterJson, TokenizerJson, read_ranks, read_tokenizer_json};
+use bytemill::formats::{CharacterJson, StringArray, TokenizerJson, read_ranks, read_tekken, read_tokenizer_json};
 use bytemill::text::normalize::Normalizer;
 use bytemill::vocab::{CompiledVocab, Fallback, TokenList, Vocab};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMapping};
+use pyo3::pybacked::PyBackedStr;
+use pyo3::types::{PyBytes, PyList, PyMapping};
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 /// Contents of a file, until an encoder is made of them.
@@ -50,6 +52,38 @@ impl PyRankFile {
         Some(Self { tokens: Contents::new(tokens) })
     }
 
+    #[staticmethod]
+    fn read_tekken(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
+        let (tokens, rest) = py.detach(|| read_tekken(data))?;
+        Some((Self { tokens: Contents::new(tokens) }, rest))
+    }
+
+    fn tekken_encoder(
+        &self,
+        py: Python<'_>,
+        special_tokens: &Bound<'_, PyMapping>,
+        pattern: Option<&str>,
+        n_ranks: u32,
+        first_id: u32,
+    ) -> PyResult<Option<PyEncoder>> {
+        let special = specials(special_tokens)?;
+        let all = self.tokens.take()?;
+        py.detach(|| {
+            let counted = all.iter().filter(|(rank, _)| *rank < n_ranks);
+            let tokens =
+                TokenList::collect(counted.map(|(rank, token)| (first_id + rank, token))).map_err(to_python)?;
+            if tokens.len() != n_ranks as usize {
+                return Ok(None);
+            }
+            match Vocab::from_ranked(tokens, special) {
+                Ok(vocab) if !vocab.is_ranked() => {
+                    PyEncoder::build(vocab.with_ignore_merges(true), pattern, &[], Normalizer::default()).map(Some)
+                }
+                _ => Ok(None),
+            }
+        })
+    }
+
     #[getter]
     fn n_ranks(&self) -> PyResult<usize> {
         self.tokens.with(TokenList::len)
@@ -78,6 +112,39 @@ impl PyRankFile {
                 Normalizer::default(),
             )
         })
+    }
+}
+
+/// An array of strings in a GGUF file.
+#[pyclass(frozen, name = "StringArray", module = "bytemill._core")]
+pub struct PyStringArray(StringArray);
+
+#[pymethods]
+impl PyStringArray {
+    #[new]
+    fn new(texts: Vec<PyBackedStr>) -> Self {
+        let mut strings = StringArray::default();
+        texts.iter().for_each(|text| strings.push(text));
+        Self(strings)
+    }
+
+    #[staticmethod]
+    fn read(py: Python<'_>, block: &[u8], n: usize, is_big_endian: bool) -> Option<(Self, usize)> {
+        let (strings, n_bytes) = py.detach(|| StringArray::read(block, n, is_big_endian))?;
+        Some((Self(strings), n_bytes))
+    }
+
+    #[getter]
+    fn n_strings(&self) -> usize {
+        self.0.len()
+    }
+
+    fn texts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.0.iter())
+    }
+
+    fn results_among(&self, texts: Vec<PyBackedStr>) -> HashSet<String> {
+        self.0.results_among(texts.iter().map(|text| &**text)).into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -123,6 +190,19 @@ impl PyTokenizerJson {
         let (file, rest) = py.detach(|| read_tokenizer_json::<TokenizerJson>(data))?;
         let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
         Some((Self { model: Contents::new(Model::File(Box::new(file))), n_entries, n_merges }, rest))
+    }
+
+    #[staticmethod]
+    fn of_strings(
+        py: Python<'_>,
+        tokens: &PyStringArray,
+        merges: &PyStringArray,
+        left_out: HashSet<u32>,
+    ) -> Option<Self> {
+        let left_out = left_out.into_iter().collect();
+        let file = py.detach(|| TokenizerJson::of_strings(&tokens.0, &merges.0, &left_out))?;
+        let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
+        Some(Self { model: Contents::new(Model::File(Box::new(file))), n_entries, n_merges })
     }
 
     #[staticmethod]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from bytemill._core import Encoder, needed_merges
 from bytemill.errors import TokenizerError, TokenizerFileError
@@ -11,6 +11,8 @@ from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import special_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bytemill.formats.library import LibraryEncoder
     from bytemill.formats.spec import CharacterModel, Ties, TokenFlags, TokenizerMetadata, TokenizerSpec
 
@@ -60,7 +62,7 @@ def build_file(spec: TokenizerSpec, location: str) -> Loaded:
 
 def _encoder(spec: TokenizerSpec, *, in_any_order: bool = False) -> Encoder:
     if spec.characters is not None:
-        return _character_encoder(spec, spec.characters)
+        return character_encoder(spec)
     rules = special_rules(spec.special_tokens, spec.flags, spec.normalizer)
     if spec.ranks is not None:
         return Encoder.from_ranks(spec.ranks, spec.special_tokens, spec.pattern, rules, spec.normalizer)
@@ -76,7 +78,14 @@ def _encoder(spec: TokenizerSpec, *, in_any_order: bool = False) -> Encoder:
     )
 
 
-def _character_encoder(spec: TokenizerSpec, characters: CharacterModel) -> Encoder:
+def character_encoder(spec: TokenizerSpec, scores: Mapping[int, float] | None = None) -> Encoder:
+    """Build the core's encoder of BPE over characters.
+
+    Args:
+        spec: The tokenizer, with `characters`.
+        scores: Scores of the tokens that are merged, by id, in place of merges.
+    """
+    characters = cast("CharacterModel", spec.characters)
     rules = special_rules(
         spec.special_tokens, spec.flags, spec.normalizer, verbatim=characters.verbatim_symbols
     )
@@ -100,6 +109,7 @@ def _character_encoder(spec: TokenizerSpec, characters: CharacterModel) -> Encod
         rules,
         spec.normalizer,
         spec.merge_ranks,
+        scores,
     )
 
 

@@ -25,11 +25,11 @@ from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from bytemill._core import NAMED_PATTERNS, TokenizerJson, check_pattern, named_pattern
+from bytemill._core import NAMED_PATTERNS, StringArray, TokenizerJson, check_pattern, named_pattern
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
-from bytemill.formats import gguf_models, gguf_names
+from bytemill.formats import gguf_models, gguf_names, sentencepiece
 from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
 from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
@@ -176,11 +176,15 @@ def _load(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
     if kind in ("llama", "t5", "bert", "gemma4"):
         refuse_arguments(pattern, None, location)
         if kind in ("llama", "t5"):
-            data = gguf_models.sentencepiece_model(values, location)
-        elif kind == "bert":
+            model = gguf_models.sentencepiece_model(values, location)
+            try:
+                return sentencepiece.load_model(model, location)
+            except TokenizerFileError as error:
+                return load_with_library(Content(gguf_models.model_file(model), location), error)
+        if kind == "bert":
             data = gguf_models.as_file(gguf_models.wordpiece_document(values, location))
         else:
-            merges = _strings(values, _MERGES, location)
+            merges = _strings(values, _MERGES, location).texts()
             data = gguf_models.as_file(gguf_models.character_bpe_document(values, merges, location))
         return load_content(Content(data, location))
     try:
@@ -197,11 +201,8 @@ def _document(
     values: Mapping[str, Value], location: str, pattern: str | EllipsisType | None
 ) -> dict[str, Any]:
     """Return the tokenizer.json of a file of the kind `gpt2`. Raises TokenizerFileError."""
-    tokens, merges = _strings(values, _TOKENS, location), _strings(values, _MERGES, location)
-    made = {merge.replace(" ", "", 1) for merge in merges}
-    types = _types(values, len(tokens), location)
-    vocab, special = _vocabulary(tokens, types, _special_ids(values, location), made, location)
-    flags = _flags(special, types)
+    tokens, merges = (_strings(values, key, location).texts() for key in (_TOKENS, _MERGES))
+    vocab, special, flags = _vocabulary(values, tokens, location)
     name = _text(values, _PRE, location)
     record = _record(values, name, len(merges), location)
     return gguf_models.byte_level_document(
@@ -229,17 +230,13 @@ def _load_with_core(
     """Load a tokenizer with the core; None if the reader in Python must read or reject it."""
     _refuse_other_models(values.get(_MODEL), location)
     tokens, merges = _strings(values, _TOKENS, location), _strings(values, _MERGES, location)
-    types = _types(values, len(tokens), location)
-    made = {merge.replace(" ", "", 1) for merge in merges}
-    vocab, special = _vocabulary(tokens, types, _special_ids(values, location), made, location)
-    flags = _flags(special, types)
-    model = {"type": "BPE", "vocab": vocab, "merges": merges}
-    read = TokenizerJson.read(json.dumps({"model": model}, ensure_ascii=False).encode())
-    if read is None:
+    special, flags, unused = _special_tokens(values, tokens.texts(), location)
+    file = TokenizerJson.of_strings(tokens, merges, unused)
+    if file is None:
         return None
     name = _text(values, _PRE, location)
-    record = _record(values, name, len(merges), location)
-    core = read[0].encoder(
+    record = _record(values, name, merges.n_strings, location)
+    core = file.encoder(
         special,
         _pattern(pattern, name, record, location),
         record.get("ignore_merges", ignores_merges(name)),
@@ -250,11 +247,8 @@ def _load_with_core(
 
 def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
     _refuse_other_models(values.get(_MODEL), location)
-    tokens, pairs = _strings(values, _TOKENS, location), _pairs(values, location)
-    types = _types(values, len(tokens), location)
-    made = {left + right for left, right in pairs}
-    vocab, special = _vocabulary(tokens, types, _special_ids(values, location), made, location)
-    flags = _flags(special, types)
+    tokens, pairs = _strings(values, _TOKENS, location).texts(), _pairs(values, location)
+    vocab, special, flags = _vocabulary(values, tokens, location)
     ordinary, merges = tokens_and_merges(
         vocab,
         pairs,
@@ -283,8 +277,9 @@ def _refuse_other_models(model: Value | None, location: str) -> None:
     if model != "gpt2":
         kind = _OTHER_MODELS.get(model) if isinstance(model, str) else None
         meaning = f" ({kind})" if kind else ""
+        found = shown([] if isinstance(model, StringArray) else model)
         raise TokenizerFileError(
-            f"{location}: {_MODEL} is {shown(model)}{meaning}; only byte-level BPE ('gpt2') is supported"
+            f"{location}: {_MODEL} is {found}{meaning}; only byte-level BPE ('gpt2') is supported"
         )
 
 
@@ -295,21 +290,21 @@ def _text(values: Mapping[str, Value], key: str, location: str) -> str | None:
     return value or None
 
 
-def _strings(values: Mapping[str, Value], key: str, location: str) -> list[str]:
+def _strings(values: Mapping[str, Value], key: str, location: str) -> StringArray:
     value = values.get(key)
     if value is None:
         raise TokenizerFileError(f"{location}: {key} is missing", hint="byte-level BPE has tokens and merges")
     # An empty array may have any element type.
     if isinstance(value, array) and not value:
-        return []
-    if not isinstance(value, list):
+        return StringArray([])
+    if not isinstance(value, StringArray):
         raise TokenizerFileError(f"{location}: {key} is not an array of strings")
     return value
 
 
 def _pairs(values: Mapping[str, Value], location: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
-    for index, merge in enumerate(_strings(values, _MERGES, location)):
+    for index, merge in enumerate(_strings(values, _MERGES, location).texts()):
         left, _, right = merge.partition(" ")
         if not left or not right or " " in right:
             raise TokenizerFileError(
@@ -334,7 +329,7 @@ def _types(values: Mapping[str, Value], n_tokens: int, location: str) -> Sequenc
         raise TokenizerFileError(
             f"{location}: {_TYPES}[{index}] is {shown(kind)} ({meaning}), which byte-level BPE does not have"
         )
-    return [int(kind) for kind in types]
+    return cast("array[int]", types).tolist()
 
 
 def _special_ids(values: Mapping[str, Value], location: str) -> set[int]:
@@ -348,48 +343,46 @@ def _special_ids(values: Mapping[str, Value], location: str) -> set[int]:
 
 
 def _vocabulary(
-    tokens: Sequence[str],
-    types: Sequence[int] | None,
-    special_ids: set[int],
-    products: set[str],
-    location: str,
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Return all tokens except unused fillers, and the special tokens among them, as text -> id.
-
-    Args:
-        tokens: Texts by id.
-        types: Their types, if the file has any.
-        special_ids: Ids of tokens that are special whatever their type.
-        products: Results of merges.
-        location: Name of the file, for errors.
-    """
+    values: Mapping[str, Value], tokens: Sequence[str], location: str
+) -> tuple[dict[str, int], dict[str, int], dict[str, TokenFlags]]:
+    """Return all tokens except unused fillers, and the special tokens among them, as text -> id, with their flags."""
+    special, flags, unused = _special_tokens(values, tokens, location)
     ids: dict[str, int] = {}
     for token_id, token in enumerate(tokens):
         if token and ids.setdefault(token, token_id) != token_id:
             raise TokenizerFileError(
                 f"{location}: {_TOKENS}: {ids[token]} and {token_id} are the same token {shown(token)}"
             )
-    made = products | CHARACTER_TO_BYTE.keys()
+    return {token: token_id for token, token_id in ids.items() if token_id not in unused}, special, flags
+
+
+def _special_tokens(
+    values: Mapping[str, Value], tokens: Sequence[str], location: str
+) -> tuple[dict[str, int], dict[str, TokenFlags], set[int]]:
+    """Return the special tokens, their flags, and the ids of unused fillers. `tokens` are texts by id."""
+    types, special_ids = _types(values, len(tokens), location), _special_ids(values, location)
+    if types is None:
+        types = [_NORMAL] * len(tokens)
+        special_ids = special_ids | {index for index, token in enumerate(tokens) if looks_special(token)}
+    found = {index for index, kind in enumerate(types) if kind != _NORMAL} | special_ids
+    named = [(index, tokens[index]) for index in sorted(found) if 0 <= index < len(tokens) and tokens[index]]
+    made = _strings(values, _MERGES, location).results_among([token for _, token in named])
+    made |= CHARACTER_TO_BYTE.keys()
     special: dict[str, int] = {}
-    unused: list[str] = []
-    for token, token_id in ids.items():
-        kind = _NORMAL if types is None else types[token_id]
+    unused: set[int] = set()
+    for token_id, token in named:
+        kind = types[token_id]
         if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED):
             special[token] = token_id
+        elif token not in made and kind == _UNUSED:
+            unused.add(token_id)
         elif token not in made:
-            if kind == _UNUSED:
-                unused.append(token)
-            elif token_id in special_ids or (types is None and looks_special(token)):
-                special[token] = token_id
-    for token in unused:
-        del ids[token]
-    return ids, special
+            special[token] = token_id
+    return special, _flags(special, types), unused
 
 
-def _flags(special: Mapping[str, int], types: Sequence[int] | None) -> dict[str, TokenFlags]:
+def _flags(special: Mapping[str, int], types: Sequence[int]) -> dict[str, TokenFlags]:
     """Return the flags of user-defined tokens, which llama.cpp finds in every text, but for those of known names."""
-    if types is None:
-        return {}
     found = (text for text, token_id in special.items() if types[token_id] == _USER_DEFINED)
     return {text: TokenFlags(special=False) for text in found if text not in _CONTROL_NAMES}
 
@@ -647,6 +640,10 @@ _EXAONE_MOE = (
     rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|\p{{N}}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
 )
+_K2_HORIZON = (
+    r"'(?:[sdmtSDMT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}\u200c\u200d]+|\p{N}{1,3}"
+    rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_WHITE_SPACE}"
+)
 _BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
 _KANA = "[一-龥\u3040-ゟ゠-ヿ]+"
 _DEEPSEEK_WORDS = (
@@ -764,6 +761,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
             "youtu",
         ),
         (KIMI_K2, False, "kimi-k2"),
+        (_K2_HORIZON, False, "k2-horizon"),
         (
             _steps(
                 r"\p{N}{1,3}",

@@ -12,6 +12,7 @@ from array import array
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
+from bytemill._core import StringArray
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import GGUF_MAGIC
 
@@ -38,7 +39,7 @@ _STRING, _ARRAY, _BOOL = 8, 9, 7
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", _BOOL: "B", 10: "Q", 11: "q", 12: "d"}
 """`struct` codes of the types of numbers."""
 
-Value: TypeAlias = "str | bool | int | float | list[str] | array[int] | array[float]"
+Value: TypeAlias = "str | bool | int | float | StringArray | array[int] | array[float]"
 
 
 def read_metadata(file: BinaryIO, size: int, location: str, wanted: Container[str]) -> dict[str, Value]:
@@ -262,7 +263,7 @@ class _Source:
         self.check(each * count, f"{key}: an array of {count} elements")
         return element, count
 
-    def _array(self, key: str) -> list[str] | array[int] | array[float]:
+    def _array(self, key: str) -> StringArray | array[int] | array[float]:
         element, count = self._array_head(key)
         if count > MAX_ELEMENTS:
             raise TokenizerFileError(
@@ -279,7 +280,7 @@ class _Source:
             struct.unpack(f"{self.order}{count}{code}", self.take(n_bytes, key)),
         )
 
-    def _strings(self, key: str, count: int, *, wanted: bool) -> list[str]:
+    def _strings(self, key: str, count: int, *, wanted: bool) -> StringArray:
         """Read the next `count` strings; if not `wanted`, skip them and return none."""
         self.n_strings += count
         if self.n_strings > MAX_ELEMENTS:
@@ -287,9 +288,17 @@ class _Source:
                 f"{self.location}: {key}: the file has {self.n_strings} strings in arrays up to here; "
                 f"at most {MAX_ELEMENTS} are supported"
             )
+        if wanted:
+            n_bytes = min(self.size - self.offset, 64 * count + _BLOCK)
+            read = StringArray.read(self.file.read(n_bytes), count, self.order == ">")
+            if read is not None:
+                self.keep(read[1], key)
+                self.skip(read[1], key)
+                return read[0]
+            self.file.seek(self.offset)
         length = struct.Struct(self.order + "Q").unpack_from
         strings: list[str] = []
-        # Read in blocks: one call of `read` per string would take most of the time.
+        # Very long and damaged ones, and those to skip. One call of `read` per string would take most of the time.
         block, at, begin = b"", 0, self.offset
         for index in range(count):
             if len(block) - at < 8:
@@ -325,7 +334,7 @@ class _Source:
             self.keep(n_read, key)
         self.offset += n_read
         self.file.seek(self.offset)
-        return strings
+        return StringArray(strings)
 
     def _truncated(self, key: str, index: int, offset: int, n_bytes: int) -> None:
         self.offset = offset

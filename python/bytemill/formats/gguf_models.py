@@ -11,13 +11,16 @@ import struct
 from array import array
 from typing import TYPE_CHECKING, Any
 
+from bytemill._core import StringArray
 from bytemill.errors import TokenizerFileError
 from bytemill.formats.files import shown
 from bytemill.formats.huggingface.characters import LINES
+from bytemill.formats.sentencepiece import Model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bytemill.formats import sentencepiece
     from bytemill.formats.gguf_metadata import Value
     from bytemill.formats.spec import TokenFlags
 
@@ -37,7 +40,7 @@ _META = "\N{LOWER ONE EIGHTH BLOCK}"
 _NO_LIMIT = 1 << 30
 
 
-def sentencepiece_model(values: Mapping[str, Value], location: str) -> bytes:
+def sentencepiece_model(values: Mapping[str, Value], location: str) -> Model:
     """Return the SentencePiece model of a file of the kind `llama` or `t5`.
 
     Raises:
@@ -55,11 +58,6 @@ def sentencepiece_model(values: Mapping[str, Value], location: str) -> bytes:
     types = [_CONTROL if kind == _UNKNOWN else kind for kind in types]
     if 0 <= unknown < len(types):
         types[unknown] = _UNKNOWN
-    pieces = b"".join(
-        _field(1, _field(1, token.encode()) + _float(2, score) + _number(3, kind))
-        for token, score, kind in zip(tokens, scores, types, strict=True)
-    )
-    trainer = _number(3, _UNIGRAM if is_unigram else _BPE) + _number(35, int(_BYTE in types))
     charsmap = values.get(_PREFIX + "precompiled_charsmap")
     rules = (
         bytes(int(each) % 256 for each in charsmap)
@@ -68,8 +66,13 @@ def sentencepiece_model(values: Mapping[str, Value], location: str) -> bytes:
     )
     prefix = values.get(_PREFIX + "add_space_prefix", True)
     is_trimmed = values.get(_PREFIX + "remove_extra_whitespaces", is_unigram)
-    normalizer = _field(2, rules) + _number(3, int(bool(prefix))) + _number(4, int(bool(is_trimmed)))
-    return pieces + _field(2, trainer) + _field(3, normalizer)
+    return Model(
+        tokens,
+        [float(score) for score in scores],
+        types,
+        {3: _UNIGRAM if is_unigram else _BPE, 35: int(_BYTE in types)},
+        {2: rules, 3: int(bool(prefix)), 4: int(bool(is_trimmed))},
+    )
 
 
 def wordpiece_document(values: Mapping[str, Value], location: str) -> dict[str, Any]:
@@ -190,9 +193,9 @@ def as_file(document: dict[str, Any]) -> bytes:
 def tokens_of(values: Mapping[str, Value], location: str) -> list[str]:
     """Return the texts of the tokens by id, with a name for an empty one as llama.cpp gives it."""
     tokens = values.get(_PREFIX + "tokens")
-    if not isinstance(tokens, list):
+    if not isinstance(tokens, StringArray):
         raise TokenizerFileError(f"{location}: {_PREFIX}tokens is missing or not an array of strings")
-    return [token or f"[EMPTY_{index}]" for index, token in enumerate(tokens)]
+    return [token or f"[EMPTY_{index}]" for index, token in enumerate(tokens.texts())]
 
 
 def types_of(values: Mapping[str, Value], n_tokens: int, location: str) -> list[int] | None:
@@ -225,19 +228,22 @@ def _added(token: str, token_id: int, *, is_special: bool = True) -> dict[str, A
     return {"id": token_id, "content": token, **flags, "special": is_special}
 
 
-# Fields of a protocol buffer: https://protobuf.dev/programming-guides/encoding/
+def model_file(model: Model) -> bytes:
+    """Return the content of a `.model`, a protocol buffer: https://protobuf.dev/programming-guides/encoding/."""
+    pieces = b"".join(
+        _field(1, _field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + _field(3, kind))
+        for text, score, kind in zip(model.texts, model.scores, model.kinds, strict=True)
+    )
+    settings = (
+        b"".join(_field(*item) for item in each.items()) for each in (model.trainer, model.normalizer)
+    )
+    return pieces + b"".join(map(_field, (2, 3), settings))
 
 
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _float(number: int, value: float) -> bytes:
-    return _varint(number << 3 | 5) + struct.pack("<f", value)
-
-
-def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+def _field(number: int, value: sentencepiece.Value) -> bytes:
+    if isinstance(value, bytes):
+        return _varint(number << 3 | 2) + _varint(len(value)) + value
+    return _varint(number << 3) + _varint(int(value))
 
 
 def _varint(value: int) -> bytes:

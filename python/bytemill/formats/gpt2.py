@@ -8,14 +8,17 @@ Files beside the two may name the class of the tokenizer, which has a pattern, a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytemill._core import named_pattern
-from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill._core import StringArray, TokenizerJson, named_pattern
+from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
 from bytemill.formats.byte_level import (
     CHARACTER_TO_BYTE,
     byte_level_vocab,
@@ -24,6 +27,7 @@ from bytemill.formats.byte_level import (
     is_vocabulary,
     tokens_and_merges,
 )
+from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import MAX_ID, is_text, read_json, read_text, shown, vocab_and_merges_paths
 from bytemill.formats.huggingface.parts import flags_at
 from bytemill.formats.huggingface.sidecars import Sidecars
@@ -35,11 +39,12 @@ from bytemill.formats.spec import (
     check_expressible,
     checked_parts,
     explicit_ids,
+    special_rules,
     training_left_out,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
     from types import EllipsisType
 
     from bytemill.formats.registry import Content
@@ -88,12 +93,43 @@ def left_out(spec: TokenizerSpec) -> list[str]:
     return [*([phrase] if unmarked else []), *training_left_out(spec)]
 
 
+def load(content: Content) -> Loaded | None:
+    """Load one of the two files with the other one; None if it is not one of them. See `load_in_folder`."""
+    vocab, merges = vocab_and_merges_paths(content.file or Path())
+    if content.file not in (vocab, merges) or not (vocab.is_file() and merges.is_file()):
+        return None
+    return load_in_folder(vocab, merges, content.pattern, content.special_tokens)
+
+
+def load_in_folder(
+    vocab: Path, merges: Path, pattern: str | EllipsisType | None, special_tokens: SpecialTokens | None
+) -> Loaded | None:
+    """Load the two files with the core; None if the reader in Python must read or reject them."""
+    with contextlib.suppress(BytemillError):
+        ids = checked_vocab(read_json(vocab), str(vocab))
+        lines = [line.removesuffix("\r") for line in read_text(merges).split("\n")]
+        lines = [line for line in lines[lines[0].startswith(_HEADER) :] if line]
+        made = {line.replace(" ", "", 1) for line in lines}
+        spec = _without_merges(ids, made, vocab, special_tokens, pattern=pattern, sidecars=_sidecars(vocab))
+        texts = [text for text, _ in sorted(ids.items(), key=itemgetter(1))]
+        if ids[texts[-1]] != len(texts) - 1 or "" in ids:
+            return None
+        file = TokenizerJson.of_strings(StringArray(texts), StringArray(lines), set())
+        rules = special_rules(spec.special_tokens, spec.flags, spec.normalizer)
+        core = file and file.encoder(spec.special_tokens, spec.pattern, False, rules, spec.normalizer)
+        return core and Loaded(core, flags=spec.flags, metadata=spec.metadata)
+    return None
+
+
 def read_in_folder(
     vocab: Path, merges: Path, pattern: str | EllipsisType | None, special_tokens: SpecialTokens | None
 ) -> TokenizerSpec:
     """Read the two files, and those beside them if they have the names that transformers knows. See `read_pair`."""
-    sidecars = Sidecars.beside(vocab.parent, of_model=True) if vocab.name == "vocab.json" else None
-    return read_pair(vocab, merges, special_tokens, pattern=pattern, sidecars=sidecars)
+    return read_pair(vocab, merges, special_tokens, pattern=pattern, sidecars=_sidecars(vocab))
+
+
+def _sidecars(vocab: Path) -> Sidecars | None:
+    return Sidecars.beside(vocab.parent, of_model=True) if vocab.name == "vocab.json" else None
 
 
 def read_pair(
@@ -122,7 +158,33 @@ def read_pair(
     location, merges_location = os.fspath(vocab_path), os.fspath(merges_path)
     vocab = checked_vocab(read_json(vocab_path), location)
     pairs, line_numbers = _read_pairs(read_text(merges_path), merges_location)
-    sidecars = sidecars or Sidecars(Path(location).parent)
+    made = {left + right for left, right in pairs}
+    spec = _without_merges(vocab, made, Path(location), special_tokens, pattern=pattern, sidecars=sidecars)
+    tokens, merges = tokens_and_merges(
+        vocab,
+        pairs,
+        spec.special_tokens,
+        vocab_location=location,
+        merge_location=lambda index: f"{merges_location}:{line_numbers[index]}",
+    )
+    return replace(spec, vocab=tokens, merges=merges)
+
+
+def _without_merges(
+    vocab: Mapping[str, int],
+    made: Collection[str],
+    path: Path,
+    special_tokens: SpecialTokens | None,
+    *,
+    pattern: str | EllipsisType | None,
+    sidecars: Sidecars | None,
+) -> TokenizerSpec:
+    """Return the tokenizer without its ordinary tokens and merges.
+
+    Arguments and errors are those of `read_pair`; `made` are the results of the merges.
+    """
+    location = str(path)
+    sidecars = sidecars or Sidecars(path.parent)
     if pattern is ...:
         pattern = sidecars.pattern
     added = sidecars.added_tokens([], vocab.get, len(vocab))
@@ -130,24 +192,15 @@ def read_pair(
     explicit = explicit_ids(special_tokens or ()) or {}
     special = _special_tokens(
         vocab,
-        pairs,
+        made,
         requested | {text: explicit.get(text, requested.get(text)) for text in special_tokens or ()},
         location,
         others_are_ordinary=sidecars.known_class is not None,
-    )
-    tokens, merges = tokens_and_merges(
-        vocab,
-        pairs,
-        special,
-        vocab_location=location,
-        merge_location=lambda index: f"{merges_location}:{line_numbers[index]}",
     )
     flags = {token["content"]: flags_at(token, location) for token in added}
     return TokenizerSpec(
         pattern=checked_pattern(pattern),
         special_tokens=special,
-        vocab=tokens,
-        merges=merges,
         normalizer=sidecars.normalizer,
         flags={text: each for text, each in flags.items() if each != TokenFlags()},
         metadata=sidecars.metadata(sidecars.post_processor(special)),
@@ -176,7 +229,7 @@ def _read_pairs(text: str, location: str) -> tuple[list[tuple[str, str]], list[i
 
 def _special_tokens(
     vocab: Mapping[str, int],
-    pairs: Iterable[tuple[str, str]],
+    made: Collection[str],
     requested: Mapping[str, int | None],
     location: str,
     *,
@@ -186,7 +239,7 @@ def _special_tokens(
 
     Args:
         vocab: The vocabulary.
-        pairs: The merges.
+        made: The results of the merges.
         requested: Special tokens, with an id or None for that of the vocabulary or the next one.
         location: Name of the vocabulary file, for errors.
         others_are_ordinary: Other tokens that no merge makes are ordinary ones, which no text encodes to.
@@ -213,7 +266,6 @@ def _special_tokens(
         raise TokenizerFileError(f"{location}: no ids are left for the special tokens")
     if others_are_ordinary:
         return special
-    made = {left + right for left, right in pairs}
     for text, token_id in vocab.items():
         if text in made or text in CHARACTER_TO_BYTE or text in special:
             continue

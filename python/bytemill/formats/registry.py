@@ -55,6 +55,9 @@ OWN_PARTS_HINT = (
 )
 
 
+_GPT2_NAMES = tuple(name for names in GPT2_FILES for name in names)
+
+
 @dataclass(frozen=True)
 class Content:
     """The content of a tokenizer file, and what the caller says about it."""
@@ -300,7 +303,10 @@ def load(
     path = local_input(path, _siblings(path))
     found = find(path)
     if not isinstance(found, Path):
-        return build_file(_call("gpt2", "read_in_folder", *found, pattern, special_tokens), str(path))
+        loaded = _call("gpt2", "load_in_folder", *found, pattern, special_tokens)
+        return loaded or build_file(
+            _call("gpt2", "read_in_folder", *found, pattern, special_tokens), str(path)
+        )
     if begins_with(found, GGUF_MAGIC):
         return _call("gguf", "load", found, pattern, special_tokens)
     may_be_cached = pattern is ... and special_tokens is None and found.suffix == ".json"
@@ -353,8 +359,13 @@ def load_with_core(content: Content) -> Loaded | None:
         is_json = content.data[:4096].lstrip().startswith(b"{")
         if not is_json and _call("tiktoken", "recognize", content):
             return _call("tiktoken", "load", content)
+        if content.file is not None and content.file.name.endswith(_GPT2_NAMES):
+            return _call("gpt2", "load", content)
         if content.pattern is ... and content.special_tokens is None:
-            return _call("huggingface", "load", content)
+            if is_json and (loaded := _call("tekken", "load", content)) is not None:
+                return loaded
+            is_model = not is_json and _call("sentencepiece", "recognize", content)
+            return _call("sentencepiece" if is_model else "huggingface", "load", content)
     except BytemillError:
         pass
     return None

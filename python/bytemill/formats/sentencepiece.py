@@ -10,16 +10,18 @@ every way to split a piece into two pieces is a merge, and the merges are in the
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from bytemill.errors import TokenizerFileError
+from bytemill._core import piece_merges, read_pieces
+from bytemill.errors import TokenizerError, TokenizerFileError
+from bytemill.formats.encoder import Loaded, character_encoder
 from bytemill.formats.files import shown
 from bytemill.formats.huggingface.characters import as_bytes
 from bytemill.formats.spec import CharacterModel, NormalizerSteps, TokenFlags, TokenizerSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bytemill.formats.registry import Content
 
@@ -33,15 +35,12 @@ Value: TypeAlias = int | float | bytes
 
 
 @dataclass
-class _Piece:
-    text: str
-    score: float
-    kind: int
+class Model:
+    """The pieces of a model, and the fields of its trainer and of its normalizer by number."""
 
-
-@dataclass
-class _Model:
-    pieces: list[_Piece] = field(default_factory=list[_Piece])
+    texts: list[str] = field(default_factory=list[str])
+    scores: list[float] = field(default_factory=list[float])
+    kinds: list[int] = field(default_factory=list[int])
     trainer: dict[int, Value] = field(default_factory=dict[int, Value])
     normalizer: dict[int, Value] = field(default_factory=dict[int, Value])
 
@@ -67,6 +66,20 @@ def looks_like_model(data: bytes) -> bool:
     return len(data) > 4 and data[0] == data[2] == 0x0A and data[3] + 2 <= data[1] < 0x80
 
 
+def load(content: Content) -> Loaded:
+    """Load a file with the core. Raises TokenizerFileError."""
+    return load_model(_parse(content.data, content.location), content.location)
+
+
+def load_model(model: Model, location: str) -> Loaded:
+    """Load a model with the core. Errors are those of `from_bytes`."""
+    spec, scores = _spec(model, location)
+    try:
+        return Loaded(character_encoder(spec, scores), flags=spec.flags, characters=spec.characters)
+    except TokenizerError as error:
+        raise TokenizerFileError(f"{location}: {error}", hint=error.hint) from error
+
+
 def from_bytes(data: bytes, location: str) -> TokenizerSpec:
     """Read the content of a `.model`; `location` names the file in errors.
 
@@ -76,48 +89,44 @@ def from_bytes(data: bytes, location: str) -> TokenizerSpec:
     Raises:
         TokenizerFileError: The file is damaged, is not BPE, or has a feature that is not supported exactly.
     """
+    spec, scores = _spec(_parse(data, location), location)
+    merges, ranks = piece_merges(spec.vocab, scores)
+    return replace(spec, merges=merges, merge_ranks=ranks)
+
+
+def _parse(data: bytes, location: str) -> Model:
+    model = Model()
     try:
-        model = _parse(data)
+        rest = data
+        if (read := read_pieces(data)) is not None:
+            model.texts, model.scores, model.kinds, rest = read
+        for number, value in fields(rest):
+            if number == 1 and isinstance(value, bytes):
+                _add_piece(model, dict(fields(value)))
+            elif number == 2 and isinstance(value, bytes):
+                model.trainer.update(fields(value))
+            elif number == 3 and isinstance(value, bytes):
+                model.normalizer.update(fields(value))
     except (WireError, UnicodeDecodeError) as error:
         raise TokenizerFileError(
             f"{location}: not a SentencePiece model: {error}",
             hint="the file may be truncated: download it again",
         ) from error
-    _refuse_unsupported(model, location)
-    return _spec(model, location)
-
-
-def _parse(data: bytes) -> _Model:
-    model = _Model()
-    for number, value in fields(data):
-        if number == 1 and isinstance(value, bytes):
-            if len(model.pieces) == _MAX_PIECES:
-                raise WireError(f"more than {_MAX_PIECES} pieces")
-            model.pieces.append(_piece(value))
-        elif number == 2 and isinstance(value, bytes):
-            model.trainer.update(fields(value))
-        elif number == 3 and isinstance(value, bytes):
-            model.normalizer.update(fields(value))
     return model
 
 
-def _piece(data: bytes) -> _Piece:
-    # Nearly all pieces have a short text, a score and perhaps a type of one byte, in this order.
-    n_text = data[1] if len(data) > 1 and data[0] == 0x0A else 0x80
-    if n_text < 0x80 and len(data) > n_text + 2 and data[n_text + 2] == 0x15:
-        rest = len(data) - n_text - 7
-        kind = data[-1] if rest == 2 and data[-2] == 0x18 else _NORMAL if rest == 0 else 0x80
-        if kind < 0x80:
-            (score,) = struct.unpack_from("<f", data, n_text + 3)
-            return _Piece(data[2 : n_text + 2].decode(), score, kind)
-    content: dict[int, Value] = dict(fields(data))
+def _add_piece(model: Model, content: Mapping[int, Value]) -> None:
+    if len(model.texts) == _MAX_PIECES:
+        raise WireError(f"more than {_MAX_PIECES} pieces")
     text, score, kind = content.get(1, b""), content.get(2, 0.0), content.get(3, _NORMAL)
     if not (isinstance(text, bytes) and isinstance(score, float) and isinstance(kind, int)):
         raise WireError("a piece has fields of wrong types")
-    return _Piece(text.decode(), score, kind)
+    model.texts.append(text.decode())
+    model.scores.append(score)
+    model.kinds.append(kind)
 
 
-def _refuse_unsupported(model: _Model, location: str) -> None:
+def _refuse_unsupported(model: Model, location: str) -> None:
     algorithm = model.trainer.get(3, 1)
     if algorithm != _BPE:
         name = (
@@ -127,7 +136,7 @@ def _refuse_unsupported(model: _Model, location: str) -> None:
             f"{location}: a SentencePiece model of type {name}; only BPE is supported",
             hint="use the sentencepiece package for it",
         )
-    symbols = [piece.text for piece in model.pieces if piece.kind == _USER_DEFINED]
+    symbols = _symbols(model)
     if model.normalizer.get(2, b"") and any(" " in symbol or _META in symbol for symbol in symbols):
         raise TokenizerFileError(
             f"{location}: a normalizer with rules and user-defined symbols with spaces together are not supported",
@@ -137,24 +146,34 @@ def _refuse_unsupported(model: _Model, location: str) -> None:
         raise TokenizerFileError(f"{location}: 'treat_whitespace_as_suffix' is not supported")
     if not model.normalizer.get(5, 1):
         raise TokenizerFileError(f"{location}: 'escape_whitespaces' is off, which is not supported")
-    for index, piece in enumerate(model.pieces):
-        if not piece.text:
+    if "" not in model.texts and {*model.kinds} <= {_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE}:
+        return
+    for index, (text, kind) in enumerate(zip(model.texts, model.kinds, strict=True)):
+        if not text:
             raise TokenizerFileError(f"{location}: piece {index} is empty")
-        if piece.kind == _UNUSED:
-            raise TokenizerFileError(f"{location}: piece {index}, {shown(piece.text)}, is of the type UNUSED")
-        if not _NORMAL <= piece.kind <= _BYTE:
-            raise TokenizerFileError(f"{location}: piece {index} has the unknown type {piece.kind}")
+        if kind == _UNUSED:
+            raise TokenizerFileError(f"{location}: piece {index}, {shown(text)}, is of the type UNUSED")
+        if not _NORMAL <= kind <= _BYTE:
+            raise TokenizerFileError(f"{location}: piece {index} has the unknown type {kind}")
 
 
-def _spec(model: _Model, location: str) -> TokenizerSpec:
-    ids = _ids(model, location)
+def _symbols(model: Model) -> list[str]:
+    """Return the user-defined symbols."""
+    return [text for text, kind in zip(model.texts, model.kinds, strict=True) if kind == _USER_DEFINED]
+
+
+def _spec(model: Model, location: str) -> tuple[TokenizerSpec, dict[int, float]]:
+    """Return the tokenizer without its merges, and the scores of the pieces that are merged, by id."""
+    _refuse_unsupported(model, location)
+    texts, kinds = model.texts, model.kinds
+    _refuse_repeated(texts, location)
     special_tokens: dict[str, int] = {}
     flags: dict[str, TokenFlags] = {}
     byte_ids: dict[int, int] = {}
     unknown: int | None = None
-    for text, token_id in ids.items():
-        piece = model.pieces[token_id]
-        match piece.kind:
+    for token_id in [index for index, kind in enumerate(kinds) if kind != _NORMAL]:
+        text = texts[token_id]
+        match kinds[token_id]:
             case 2:
                 unknown = token_id
                 special_tokens[text] = token_id
@@ -177,8 +196,8 @@ def _spec(model: _Model, location: str) -> TokenizerSpec:
     if not has_fallback and unknown is None:
         raise TokenizerFileError(f"{location}: there is no piece for unknown characters")
     normalizer = _normalizer(model)
-    ordinary = {text: token_id for text, token_id in ids.items() if model.pieces[token_id].kind == _NORMAL}
-    vocab = dict(zip(ordinary.values(), as_bytes(list(ordinary), has_meta=True), strict=True))
+    ids = [index for index, kind in enumerate(kinds) if kind == _NORMAL]
+    vocab = dict(zip(ids, as_bytes([texts[index] for index in ids], has_meta=True), strict=True))
     vocab |= _unfindable(model, vocab, special_tokens, location)
     characters = CharacterModel(
         byte_ids if has_fallback else None,
@@ -192,50 +211,47 @@ def _spec(model: _Model, location: str) -> TokenizerSpec:
         # A normalizer that only writes spaces does not change user-defined symbols.
         verbatim_symbols=bool(flags) and len(normalizer) > 1,
     )
-    merges, ranks = _merges(model, ordinary)
-    return TokenizerSpec(
+    spec = TokenizerSpec(
         pattern=None,
         special_tokens=special_tokens,
         vocab=vocab,
-        merges=merges,
-        merge_ranks=ranks,
         normalizer=normalizer,
         characters=characters,
         flags=flags,
     )
+    return spec, {index: model.scores[index] for index in ids}
 
 
 def _unfindable(
-    model: _Model, vocab: Mapping[int, bytes], special_tokens: Mapping[str, int], location: str
+    model: Model, vocab: Mapping[int, bytes], special_tokens: Mapping[str, int], location: str
 ) -> dict[int, bytes]:
     """Return the user-defined symbols with a space as tokens that no merges make.
 
     SentencePiece never finds them, because it searches the text after every space has become `▁`.
     """
     found: dict[int, bytes] = {}
-    known = {*vocab.values(), *(token.encode() for token in special_tokens)}
-    for token_id, piece in enumerate(model.pieces):
-        if piece.kind == _USER_DEFINED and " " in piece.text:
-            token = piece.text.replace(_META, " ").encode()
-            if token in known:
-                raise TokenizerFileError(
-                    f"{location}: piece {token_id}, {shown(piece.text)}, is another one with a space instead of "
-                    f"{_META!r}, which SentencePiece never finds in a text",
-                    hint="train the model again without this user-defined symbol",
-                )
-            known.add(token)
-            found[token_id] = token
+    unfindable = [text for text in _symbols(model) if " " in text]
+    known = {*vocab.values(), *(token.encode() for token in special_tokens)} if unfindable else set[bytes]()
+    for text in unfindable:
+        token, token_id = text.replace(_META, " ").encode(), model.texts.index(text)
+        if token in known:
+            raise TokenizerFileError(
+                f"{location}: piece {token_id}, {shown(text)}, is another one with a space instead of "
+                f"{_META!r}, which SentencePiece never finds in a text",
+                hint="train the model again without this user-defined symbol",
+            )
+        known.add(token)
+        found[token_id] = token
     return found
 
 
-def _ids(model: _Model, location: str) -> dict[str, int]:
+def _refuse_repeated(texts: Sequence[str], location: str) -> None:
+    if len(set(texts)) == len(texts):
+        return
     ids: dict[str, int] = {}
-    for token_id, piece in enumerate(model.pieces):
-        if ids.setdefault(piece.text, token_id) != token_id:
-            raise TokenizerFileError(
-                f"{location}: pieces {ids[piece.text]} and {token_id} are both {shown(piece.text)}"
-            )
-    return ids
+    for token_id, text in enumerate(texts):
+        if ids.setdefault(text, token_id) != token_id:
+            raise TokenizerFileError(f"{location}: pieces {ids[text]} and {token_id} are both {shown(text)}")
 
 
 def _byte_of(text: str, location: str) -> int:
@@ -247,13 +263,12 @@ def _byte_of(text: str, location: str) -> int:
     raise TokenizerFileError(f"{location}: {shown(text)} is of the type BYTE but names no byte")
 
 
-def _normalizer(model: _Model) -> NormalizerSteps:
+def _normalizer(model: Model) -> NormalizerSteps:
     steps: list[tuple[str, ...]] = []
     charsmap = model.normalizer.get(2, b"")
     if charsmap and isinstance(charsmap, bytes):
         # The rules leave user-defined symbols alone; the core sorts them like this.
-        symbols = [piece.text for piece in model.pieces if piece.kind == _USER_DEFINED]
-        symbols.sort(key=lambda symbol: -len(symbol.encode()))
+        symbols = sorted(_symbols(model), key=lambda symbol: -len(symbol.encode()))
         steps.append(("CharsMap", charsmap.hex(), *symbols))
     is_trimmed = model.normalizer.get(4, 1)  # remove_extra_whitespaces
     if is_trimmed:
@@ -265,36 +280,6 @@ def _normalizer(model: _Model) -> NormalizerSteps:
     if is_trimmed:
         steps.append(("TrimSpaces", "right"))
     return tuple(steps)
-
-
-def _merges(model: _Model, ordinary: Mapping[str, int]) -> tuple[list[tuple[bytes, bytes]], list[int] | None]:
-    """Return every split of every piece into two, best results first, and their ranks if pieces have equal scores.
-
-    A single character may be a part of a piece without being one itself, as in a model from which pieces were removed.
-    """
-    longer = [text for text in ordinary if len(text) > 1]
-    longer.sort(key=lambda text: (-model.pieces[ordinary[text]].score, ordinary[text]))
-    texts = list(ordinary)
-    texts += {character for text in longer for character in text}.difference(texts)
-    encoded = dict(zip(texts, as_bytes(texts, has_meta=True), strict=True))
-    merges: list[tuple[bytes, bytes]] = []
-    ranks: list[int] = []
-    rank, last, is_shared = -1, None, False
-    for text in longer:
-        known = [
-            (encoded[left], encoded[right])
-            for at in range(1, len(text))
-            if (left := text[:at]) in encoded and (right := text[at:]) in encoded
-        ]
-        if not known:
-            continue
-        score = model.pieces[ordinary[text]].score
-        is_shared |= score == last
-        rank += score != last
-        last = score
-        merges += known
-        ranks += [rank] * len(known)
-    return merges, ranks if is_shared else None
 
 
 _MAX_VARINT_BYTES = 10

@@ -9,9 +9,19 @@ from __future__ import annotations
 import binascii
 from typing import TYPE_CHECKING, Any
 
-from bytemill._core import Encoder
+from bytemill._core import Encoder, RankFile
 from bytemill.errors import TokenizerError, TokenizerFileError
-from bytemill.formats.files import array_at, is_array, is_object, object_at, shown, wrong_value
+from bytemill.formats.encoder import Loaded
+from bytemill.formats.files import (
+    MAX_ID,
+    array_at,
+    is_array,
+    is_object,
+    object_at,
+    parse_json,
+    shown,
+    wrong_value,
+)
 from bytemill.formats.patterns import checked_pattern
 from bytemill.formats.spec import TokenizerSpec, missing_bytes
 
@@ -41,6 +51,8 @@ _FIRST_VERSIONS = (
     ),
     *("[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"),
 )
+_MAX_SPECIAL = 2**21
+"""Limit for special tokens, each of which gets a name."""
 
 
 def recognize(content: Content) -> bool:
@@ -52,17 +64,28 @@ def recognize(content: Content) -> bool:
     return is_object(config) and "pattern" in config
 
 
+def load(content: Content) -> Loaded | None:
+    """Load a file with the core; None if it is another one, or if the reader in Python must read or reject it."""
+    if b'"default_vocab_size"' not in content.data[:4096]:
+        return None
+    if (read := RankFile.read_tekken(content.data)) is None:
+        return None
+    file, rest = read
+    document, location = parse_json(rest, content.location), content.location
+    n_special, n_tokens, pattern = _settings(document, location, len(content.data))
+    special_tokens = _special_tokens(document.get("special_tokens"), n_special, f"{location}: special_tokens")
+    if not 0 <= n_tokens <= MAX_ID - n_special:
+        return None
+    core = file.tekken_encoder(special_tokens, checked_pattern(pattern), n_tokens, n_special)
+    return None if core is None else Loaded(core)
+
+
 def read(content: Content) -> TokenizerSpec:
     """Read a file. Raises TokenizerFileError."""
     content.refuse_arguments()
     document, location = content.document, content.location
-    config = object_at(document["config"], f"{location}: config")
-    n_special = _number(config, "default_num_special_tokens", location)
-    n_tokens = _number(config, "default_vocab_size", location) - n_special
+    n_special, n_tokens, pattern = _settings(document, location, len(content.data))
     ranks = _ranks(document["vocab"], n_tokens, f"{location}: vocab")
-    pattern = config["pattern"]
-    if not isinstance(pattern, str):
-        raise wrong_value(f"{location}: config.pattern", pattern, "a regular expression")
     try:
         encoder = Encoder.from_ranks(ranks, {}, checked_pattern(pattern))
     except TokenizerError as error:
@@ -78,6 +101,21 @@ def read(content: Content) -> TokenizerSpec:
         merges=encoder.merges(),
         ignore_merges=True,
     )
+
+
+def _settings(document: dict[str, Any], location: str, n_bytes: int) -> tuple[int, int, str]:
+    """Return the number of special tokens, that of ranks, and the pattern of a file of `n_bytes`."""
+    config = object_at(document.get("config"), f"{location}: config")
+    n_special = _number(config, "default_num_special_tokens", location)
+    if n_special > min(n_bytes, _MAX_SPECIAL):
+        raise TokenizerFileError(
+            f"{location}: config.default_num_special_tokens: {n_special} is out of all proportion to the file"
+        )
+    n_tokens = _number(config, "default_vocab_size", location) - n_special
+    pattern = config.get("pattern")
+    if not isinstance(pattern, str):
+        raise wrong_value(f"{location}: config.pattern", pattern, "a regular expression")
+    return n_special, n_tokens, pattern
 
 
 def _number(config: dict[str, Any], name: str, location: str) -> int:

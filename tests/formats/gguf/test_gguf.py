@@ -491,6 +491,17 @@ def test_spark_splits_as_hugging_face_does(text: str) -> None:
     assert pieces(text, "spark2_5") == split_by(*steps, text=text)
 
 
+@given(TEXTS | st.text("'sStT aé\u0301\u200c\u200d12.\r\n", max_size=20))
+def test_k2_horizon_joins_marks_and_joiners_to_words_as_hugging_face_does(text: str) -> None:
+    # Its expression in MBZUAI-IFM's llama.cpp, with both joiners as characters.
+    expression = (
+        r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?(?:\p{L}|\p{M}|"
+        "\u200c|\u200d"
+        r")+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    assert pieces(text, "k2-horizon") == split_by(expression, text=text)
+
+
 @pytest.mark.parametrize("name", ["gemma4", "granite-embed-multi-311m", "sarvam-moe"])
 def test_names_of_bpe_over_characters_are_read_as_that(make_file: MakeFile, name: str) -> None:
     tokens = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *"ab▁", "ab", "▁ab"]

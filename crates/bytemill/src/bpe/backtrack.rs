@@ -118,7 +118,7 @@ impl Backtracker {
         let parts = |symbol: u32| (self.symbols[symbol as usize].left, self.symbols[symbol as usize].right);
         let is_compatible = |left, right| match &self.times {
             None => can_be_adjacent(parts, pairs, left, right, NONE),
-            Some(times) => times.can_be_adjacent(pairs, left, right),
+            Some(times) => times.can_be_adjacent(|left, right| pairs.get(left, right), left, right),
         };
         let mut n_tries = 0;
         let mut last = NONE;

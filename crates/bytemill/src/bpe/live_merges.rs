@@ -143,20 +143,32 @@ impl MergeTimes {
         Self { parts, priorities, latest }
     }
 
-    /// Whether two symbols stay as they are when their bytes stand side by side.
+    /// The highest priority of the merges that make a symbol; 0 for a byte.
+    #[inline]
+    pub fn latest(&self, symbol: u32) -> u32 {
+        self.latest[symbol as usize]
+    }
+
+    /// The parts of a symbol above 255.
+    #[inline]
+    pub fn parts(&self, symbol: u32) -> (u32, u32) {
+        self.parts[symbol as usize]
+    }
+
+    /// Whether two symbols stay as they are when their bytes stand side by side. `merged(left, right)` returns the symbol that a pair
+    /// merges to, or [`NONE`].
     ///
     /// The walk of [`can_be_adjacent`]. A pair across the boundary is merged unless it is above all merges that happen while both
     /// of its symbols are there, up to the one that takes the first of them. The maximum of these is that of the block if the block
     /// begins in that time. Else all of them are of one stretch, and there is only the last one.
     #[inline]
-    pub fn can_be_adjacent(&self, pairs: &PairTable, mut left: u32, mut right: u32) -> bool {
-        let latest = |symbol: u32| self.latest[symbol as usize];
+    pub fn can_be_adjacent(&self, merged: impl Fn(u32, u32) -> u32, mut left: u32, mut right: u32) -> bool {
+        let (latest, parts) = (|symbol| self.latest(symbol), |symbol| self.parts(symbol));
         let priority = |symbol: u32| self.priorities[symbol as usize];
-        let parts = |symbol: u32| self.parts[symbol as usize];
         let mut limit = u32::MAX;
         loop {
-            let merged = pairs.get(left, right);
-            if merged != NONE && priority(merged) < limit {
+            let joined = merged(left, right);
+            if joined != NONE && priority(joined) < limit {
                 return false;
             }
             if latest(left) > latest(right) {

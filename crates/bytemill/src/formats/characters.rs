@@ -4,10 +4,11 @@
 //! UTF-8 is self-synchronizing, so no such merge crosses the bounds of a character, and once they are done the symbols are characters.
 //! Bytes that are left over belong to characters that are no tokens. What stands for them is in [`Leftovers`].
 
-use super::needed_merges::{NeededMerges, equal_ranks_are_in_order, needed_merges};
+use super::needed_merges::MergeList;
 use crate::error::{Result, invalid, show};
 use crate::vocab::{Fallback, Leftovers, META, MergedTokens, TokenList, Vocab};
-use std::collections::{BTreeSet, HashSet};
+use hashbrown::HashSet;
+use std::collections::BTreeSet;
 
 impl Vocab {
     /// A vocabulary of characters and an ordered list of merges, each given by the bytes of its two parts.
@@ -69,47 +70,25 @@ impl Vocab {
         ordered.sort_by_key(|(left, _)| left.len());
         let n_composed = ordered.len() as u32;
         ordered.extend_from_slice(merges);
-        if let Some(ranks) = ranks {
-            let ranks: Vec<u32> = (0..n_composed).chain(ranks.iter().map(|rank| n_composed + rank)).collect();
-            if ranks.len() != ordered.len() || !equal_ranks_are_in_order(&ordered, &ranks)? {
-                return invalid(
-                    "tokens have equal scores, so that their order depends on where they are in a text".to_owned(),
-                );
-            }
-        }
-        let merged = match needed_in_order(all.clone(), &ordered) {
-            Some(merged) => merged,
-            None => needed_in_any_order(all, &ordered)?,
+        let mut merged = MergedTokens::new(all, "id")?;
+        let list = MergeList::new(&ordered)?;
+        let ranks: Option<Vec<u32>> =
+            ranks.map(|ranks| (0..n_composed).chain(ranks.iter().map(|rank| n_composed + rank)).collect());
+        let is_complete = ranks.as_ref().is_none_or(|ranks| ranks.len() == ordered.len());
+        let Some(needed) = (if is_complete { list.needed(ranks.as_deref())? } else { None }) else {
+            return invalid(
+                "tokens have equal scores, so that their order depends on where they are in a text".to_owned(),
+            );
         };
+        let needed: Vec<_> = needed.into_iter().map(|index| ordered[index]).collect();
+        merged.add_in_any_order(&needed)?;
         merged.finish_characters(aliases, special, leftovers)
     }
 }
 
-/// Tokens with the needed ones of some merges, which stand in the usual order; `None` if they do not.
-fn needed_in_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Option<MergedTokens> {
-    let mut merged = MergedTokens::new(tokens, "id").ok()?;
-    let (mut needed, mut joined) = (NeededMerges::default(), Vec::new());
-    for (left, right) in merges {
-        joined.clear();
-        joined.extend_from_slice(left);
-        joined.extend_from_slice(right);
-        needed.add(&mut merged, &joined, left.len())?;
-    }
-    needed.end_of_token(&merged)?;
-    Some(merged)
-}
-
-/// Tokens with the needed ones of some merges, and an error that names the first one that contradicts them.
-fn needed_in_any_order(tokens: TokenList, merges: &[(&[u8], &[u8])]) -> Result<MergedTokens> {
-    let mut merged = MergedTokens::new(tokens, "id")?;
-    let needed: Vec<_> = needed_merges(merges)?.into_iter().map(|index| merges[index]).collect();
-    merged.add_in_any_order(&needed)?;
-    Ok(merged)
-}
-
 /// True if a token is one character of several bytes.
 fn is_wide(token: &[u8]) -> bool {
-    token.len() > 1 && std::str::from_utf8(token).is_ok_and(|token| token.chars().nth(1).is_none())
+    matches!(token.len(), 2..=4) && std::str::from_utf8(token).is_ok_and(|token| token.chars().nth(1).is_none())
 }
 
 #[cfg(test)]

@@ -1,12 +1,17 @@
 //! tiktoken's rank files, in which each line holds a token in base64, a space, and its rank; vocabularies from ranks, and the merges
 //! behind them.
 
+use super::tokenizer_json::read_fields;
 use crate::bpe::merge;
 use crate::error::{Result, invalid, show};
 use crate::sys::interrupt::no_interrupt;
 use crate::vocab::{MergedTokens, TokenList, Vocab};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
 
 /// The tokens of a rank file, or `None` if a line deviates from the format.
 ///
@@ -31,6 +36,54 @@ pub fn read_ranks(data: &[u8]) -> Option<TokenList> {
         }
     }
     Some(tokens)
+}
+
+/// The tokens of Mistral's `tekken.json` by rank, and the document as JSON with an empty `vocab`. `None` if the file is damaged or
+/// unusual.
+pub fn read_tekken(data: &[u8]) -> Option<(TokenList, String)> {
+    let text = simdutf8::basic::from_utf8(data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data)).ok()?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let (entries, rest) = reader.deserialize_map(Tekken).ok()?;
+    reader.end().ok()?;
+    let mut tokens = TokenList::default();
+    for Entry { rank, token_bytes } in entries {
+        let mut decoded = false;
+        tokens.push_with(rank, |bytes| decoded = STANDARD.decode_vec(&*token_bytes, bytes).is_ok()).ok()?;
+        if !decoded {
+            return None;
+        }
+    }
+    Some((tokens, rest))
+}
+
+/// A token of a `tekken.json`.
+#[derive(Deserialize)]
+struct Entry<'f> {
+    rank: u32,
+    #[serde(borrow)]
+    token_bytes: Cow<'f, str>,
+}
+
+struct Tekken;
+
+impl<'de> Visitor<'de> for Tekken {
+    type Value = (Vec<Entry<'de>>, String);
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<Self::Value, A::Error> {
+        let mut entries = None;
+        let rest = read_fields(map, |key, map| {
+            if key != "vocab" {
+                return Ok(None);
+            }
+            let is_repeated = entries.replace(map.next_value()?).is_some();
+            if is_repeated { Err(A::Error::custom("unusual")) } else { Ok(Some("[]".to_owned())) }
+        })?;
+        Ok((entries.ok_or_else(|| A::Error::custom("unusual"))?, rest))
+    }
 }
 
 /// A 32-bit number of at most ten digits.

@@ -4,6 +4,7 @@
 //! [`TokenizerJson`], the tokens and merges of a file of byte-level BPE, and [`CharacterJson`], those of a file of BPE over
 //! characters, as SentencePiece makes it.
 
+use crate::formats::StringArray;
 use crate::formats::needed_merges::{NeededMerges, needed_merges};
 use crate::text::byte_characters::append_bytes;
 use crate::vocab::{Fallback, MergedTokens, TokenIndex, TokenList, Vocab};
@@ -72,7 +73,7 @@ fn unusual<E: serde::de::Error>() -> E {
 }
 
 /// Reads the fields of an object, and returns them as JSON. If `special` reads a field, it returns the JSON in its place.
-fn read_fields<'de, A: MapAccess<'de>>(
+pub(super) fn read_fields<'de, A: MapAccess<'de>>(
     mut map: A,
     mut special: impl FnMut(&str, &mut A) -> Result<Option<String>, A::Error>,
 ) -> Result<String, A::Error> {
@@ -147,18 +148,26 @@ impl<'de, C: Contents> Visitor<'de> for Vocabulary<C> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut tokens, mut foreign) = (TokenList::default(), HashMap::new());
         while let Some(Text(key)) = map.next_key()? {
-            let id: u32 = map.next_value()?;
-            let mut is_valid = true;
-            tokens.push_with(id, |bytes| is_valid = C::append_token(&key, bytes)).map_err(A::Error::custom)?;
-            if !is_valid {
-                tokens.pop();
-                if foreign.insert(key.into_owned(), id).is_some() {
-                    return Err(unusual());
-                }
-            }
+            add_entry::<C>(&mut tokens, &mut foreign, &key, map.next_value()?).ok_or_else(unusual)?;
         }
         Ok((tokens, foreign))
     }
+}
+
+/// Adds an entry of a vocabulary. `None` if it is there already, without standing for bytes.
+fn add_entry<C: Contents>(
+    tokens: &mut TokenList,
+    foreign: &mut HashMap<String, u32>,
+    key: &str,
+    id: u32,
+) -> Option<()> {
+    let mut is_valid = true;
+    tokens.push_with(id, |bytes| is_valid = C::append_token(key, bytes)).ok()?;
+    if is_valid {
+        return Some(());
+    }
+    tokens.pop();
+    foreign.insert(key.to_owned(), id).is_none().then_some(())
 }
 
 /// An item of the `merges` array: a pair of tokens, or a string of two tokens.
@@ -204,12 +213,13 @@ struct Text<'f>(#[serde(borrow)] Cow<'f, str>);
 
 // The tokens and merges of a `tokenizer.json` of byte-level BPE.
 
-/// Tokens with the merges of a file in its order, or those that are needed. `None` if they contradict the tokens.
+/// Tokens with the merges of a file in its order, or those that are needed if it `lists_more`. `None` if they contradict the tokens.
 fn with_merges<'m>(
     tokens: TokenList,
-    merges: impl Iterator<Item = (&'m str, &'m str)>,
-    mut needed: Option<NeededMerges>,
+    merges: impl ExactSizeIterator<Item = (&'m str, &'m str)>,
+    lists_more: bool,
 ) -> Option<MergedTokens> {
+    let mut needed = lists_more.then(NeededMerges::default);
     let mut merged = MergedTokens::new(tokens, "id").ok()?;
     let mut joined = Vec::new();
     for (left, right) in merges {
@@ -303,10 +313,10 @@ impl Contents for TokenizerJson {
         let n_merges = merges.len();
         let n_bytes = tokens.iter().filter(|(_, token)| token.len() == 1).count();
         if n_merges + n_bytes <= tokens.len() {
-            let merged = with_merges(tokens, merges, None)?;
+            let merged = with_merges(tokens, merges, false)?;
             return Some(Self { merged, is_ranked: false, n_merges, foreign });
         }
-        let needed = with_merges(tokens.clone(), merges.clone(), Some(NeededMerges::default()));
+        let needed = with_merges(tokens.clone(), merges.clone(), true);
         if let Some(merged) = needed.or_else(|| with_needed_merges(tokens.clone(), merges.clone())) {
             return Some(Self { n_merges: merged.n_merges(), merged, is_ranked: false, foreign });
         }
@@ -315,6 +325,17 @@ impl Contents for TokenizerJson {
 }
 
 impl TokenizerJson {
+    /// The same of an array of tokens by id and one of merges, as GGUF files have them. Empty tokens and those that are `left_out` are no
+    /// entries.
+    pub fn of_strings(tokens: &StringArray, merges: &StringArray, left_out: &HashSet<u32>) -> Option<Self> {
+        let (mut entries, mut foreign) = (TokenList::default(), HashMap::new());
+        for (id, key) in (0..).zip(tokens.iter()).filter(|(id, key)| !key.is_empty() && !left_out.contains(id)) {
+            add_entry::<Self>(&mut entries, &mut foreign, key, id)?;
+        }
+        let merges: Vec<_> = merges.iter().map(|merge| merge.split_once(' ')).collect::<Option<_>>()?;
+        Self::new(entries, foreign, merges.into_iter())
+    }
+
     /// Number of entries of the vocabulary.
     pub fn n_entries(&self) -> usize {
         self.merged.tokens().len() + self.foreign.len()

@@ -152,6 +152,19 @@ impl TokenIndex {
         Self { numbers: table, hasher }
     }
 
+    /// An index without numbers that has room for `n`.
+    pub(crate) fn with_capacity(n: usize) -> Self {
+        Self { numbers: HashTable::with_capacity(n), hasher: DefaultHashBuilder::default() }
+    }
+
+    /// The number of a byte string, which becomes `number` if it has none; `bytes_of` returns the byte string of a number.
+    pub(crate) fn get_or_insert<'t>(&mut self, token: &[u8], number: u32, bytes_of: impl Fn(u32) -> &'t [u8]) -> u32 {
+        let hash_of = |number: &u32| hash(&self.hasher, bytes_of(*number));
+        let found =
+            self.numbers.entry(hash(&self.hasher, token), |&other| bytes_of(other) == token, hash_of).or_insert(number);
+        *found.get()
+    }
+
     /// All numbers, in no order.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.numbers.iter().copied()

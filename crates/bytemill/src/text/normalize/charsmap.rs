@@ -18,6 +18,8 @@ pub struct CharsMap {
     kept: Vec<String>,
     /// For each byte whether one of these begins with it.
     begins_kept: Box<[bool; 256]>,
+    /// For each byte whether it is a character that stays before another one of ASCII.
+    stays: Box<[bool; 256]>,
 }
 
 impl std::fmt::Debug for CharsMap {
@@ -41,7 +43,13 @@ impl CharsMap {
             return Err(invalid());
         }
         let units = units.iter().map(|&unit| u32::from_le_bytes(unit)).collect();
-        Ok(Self { units, replacements: replacements.to_vec(), kept: Vec::new(), begins_kept: Box::new([false; 256]) })
+        let [begins_kept, stays] = [(); 2].map(|()| Box::new([false; 256]));
+        let mut rules = Self { units, replacements: replacements.to_vec(), kept: Vec::new(), begins_kept, stays };
+        for byte in 0..0x80 {
+            let is_start = |next| rules.longest_prefix(&[byte, next]) == 2;
+            rules.stays[usize::from(byte)] = rules.longest_key(&[byte]).is_none() && !(0..0x80).any(is_start);
+        }
+        Ok(rules)
     }
 
     /// The same rules, which leave these strings as they are.
@@ -50,7 +58,8 @@ impl CharsMap {
         kept.retain(|text| !text.is_empty());
         kept.sort_by_key(|text| std::cmp::Reverse(text.len()));
         for text in &kept {
-            self.begins_kept[usize::from(text.as_bytes()[0])] = true;
+            let first = usize::from(text.as_bytes()[0]);
+            (self.begins_kept[first], self.stays[first]) = (true, false);
         }
         Self { kept, ..self }
     }
@@ -65,6 +74,13 @@ impl CharsMap {
         let size = u32::try_from(4 * self.units.len()).unwrap_or(u32::MAX);
         let units = self.units.iter().flat_map(|unit| unit.to_le_bytes());
         size.to_le_bytes().into_iter().chain(units).chain(self.replacements.iter().copied()).collect()
+    }
+
+    /// The number of bytes at the start of a text, at most `limit`, that surely stay as they are.
+    pub fn n_staying(&self, text: &[u8], limit: usize) -> usize {
+        let next = text.iter().skip(1).chain(&[0]);
+        let stays = |(byte, next): &(&u8, &u8)| self.stays[usize::from(**byte)] && next.is_ascii();
+        text.iter().zip(next).take(limit).take_while(stays).count()
     }
 
     /// The first part of a text that is not empty: how many bytes it has, and what replaces it.
@@ -86,20 +102,32 @@ impl CharsMap {
     /// The longest key that `text` begins with.
     fn longest_key(&self, text: &[u8]) -> Option<(usize, &str)> {
         let mut found = None;
-        let mut at = offset(*self.units.first()?);
+        self.walk(text, |n_bytes, value| found = self.replacement(value).map(|with| (n_bytes, with)).or(found));
+        found
+    }
+
+    /// The number of bytes that `text` and some key begin with.
+    fn longest_prefix(&self, text: &[u8]) -> usize {
+        self.walk(text, |_, _| {})
+    }
+
+    /// Walks down the trie, and calls `each` with the length and the value of each key on the way. Returns the number of bytes.
+    fn walk(&self, text: &[u8], mut each: impl FnMut(usize, u32)) -> usize {
+        let mut at = self.units.first().copied().map_or(0, offset);
         for (index, &byte) in text.iter().take(MAX_KEY_BYTES).enumerate() {
             at ^= u32::from(byte);
-            let Some(&unit) = self.units.get(at as usize) else { break };
-            if unit & (1 << 31 | 0xFF) != u32::from(byte) {
-                break;
-            }
+            let Some(&unit) = self.units.get(at as usize).filter(|unit| **unit & (1 << 31 | 0xFF) == u32::from(byte))
+            else {
+                return index;
+            };
             at ^= offset(unit);
-            if unit >> 8 & 1 == 1 {
-                let value = self.units.get(at as usize).map(|unit| unit & !(1 << 31));
-                found = value.and_then(|value| Some((index + 1, self.replacement(value)?))).or(found);
+            if unit >> 8 & 1 == 1
+                && let Some(value) = self.units.get(at as usize)
+            {
+                each(index + 1, value & !(1 << 31));
             }
         }
-        found
+        text.len().min(MAX_KEY_BYTES)
     }
 
     fn replacement(&self, start: u32) -> Option<&str> {

@@ -154,17 +154,30 @@ fn replace<'t>(text: &'t str, from: &str, to: &str, interrupt: Interrupt) -> Res
 }
 
 fn apply_rules<'t>(rules: &CharsMap, text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>> {
-    let mut replaced = reserved(text.len())?;
-    let (mut rest, mut n_checked) = (text, CHUNK);
-    while !rest.is_empty() {
+    let mut replaced = String::new();
+    let (mut start, mut at, mut n_checked) = (0, 0, CHUNK);
+    while at < text.len() {
+        at += rules.n_staying(&text.as_bytes()[at..], CHUNK);
+        let rest = &text[at..];
         let (n_bytes, replacement) = rules.first(rest);
-        replaced.push_str(replacement);
-        rest = &rest[n_bytes..];
-        if replaced.len() >= n_checked {
-            n_checked += CHUNK;
+        if replacement != &rest[..n_bytes] {
+            if start == 0 {
+                replaced = reserved(text.len())?;
+            }
+            replaced.push_str(&text[start..at]);
+            replaced.push_str(replacement);
+            start = at + n_bytes;
+        }
+        at += n_bytes;
+        if at >= n_checked {
+            n_checked = at + CHUNK;
             interrupt()?;
         }
     }
+    if start == 0 {
+        return Ok(Cow::Borrowed(text));
+    }
+    replaced.push_str(&text[start..]);
     Ok(Cow::Owned(replaced))
 }
 

@@ -34,6 +34,16 @@ fn kept_texts_come_before_keys_the_longest_first() {
 }
 
 #[test]
+fn characters_without_keys_stay_before_ascii() {
+    let rules = CharsMap::new(&one_rule()).unwrap().keeping(vec!["d".to_owned()]);
+    for (text, limit, n_bytes) in
+        [("bcab", 9, 2), ("bcb", 9, 3), ("bcb", 2, 2), ("bcé", 9, 1), ("é", 9, 0), ("bd", 9, 1)]
+    {
+        assert_eq!(rules.n_staying(text.as_bytes(), limit), n_bytes, "{text}");
+    }
+}
+
+#[test]
 fn damaged_rules_are_refused() {
     let rules = one_rule();
     for data in [&rules[..2], &rules[..40], &rules[..rules.len() - 1], &[0; 4], &[3, 0, 0, 0, 1, 2, 3]] {
@@ -47,6 +57,9 @@ proptest! {
         let size = (4 * units.len() as u32).to_le_bytes();
         let units: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
         let rules = CharsMap::new(&[&size[..], &units, tail.as_bytes()].concat()).unwrap();
+        for at in 0..rules.n_staying(text.as_bytes(), 100) {
+            prop_assert_eq!(rules.first(&text[at..]), (1, &text[at..=at]));
+        }
         let mut rest = &*text;
         while !rest.is_empty() {
             let (n_bytes, _) = rules.first(rest);
