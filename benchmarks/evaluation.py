@@ -22,7 +22,7 @@ FORMS = {"strict": "strict-match", "flexible": "flexible-extract"}
 
 @harness.case(
     option("files", nargs="+", metavar="TASK=FILE", help="items, as for `bytemill lm eval --task`"),
-    option("--examples", action="append", default=[], metavar="TASK=FILE", help="examples, repeatable"),
+    option("--shots-from", action="append", default=[], metavar="TASK=FILE", help="examples, repeatable"),
     option("--tokenizer", type=Path, required=True, help="tokenizer of the model, with <|endoftext|>"),
     option("--shots", type=int, default=0, help="examples before each item (%(default)s)"),
     option("--items", type=int, default=40, help="items of each task (%(default)s)"),
@@ -34,7 +34,7 @@ def lm_eval(options: argparse.Namespace) -> int:
     """Score a small random model here and, exported to a folder of transformers, in lm-evaluation-harness.
 
         python -m benchmarks lm-eval hellaswag=items.txt mmlu=mmlu gsm8k=test.jsonl --shots 5 \\
-            --examples gsm8k=train.jsonl --tokenizer gpt2.json
+            --shots-from gsm8k=train.jsonl --tokenizer gpt2.json
 
     Compared are the log-likelihoods of all choices, which items are right, generated answers, and what is found in
     them. Both read the same items. The exit status is 1 if something differs. Needs the package `lm_eval`.
@@ -77,7 +77,7 @@ def _compare(trained: Any, folder: Path, entry: str, options: argparse.Namespace
     from bytemill.lm.multiple_choice import evaluate_multiple_choice
 
     name, file = entry.split("=", 1)
-    examples = dict(own.split("=", 1) for own in options.examples).get(name)
+    examples = dict(own.split("=", 1) for own in options.shots_from).get(name)
     task = TASKS[name]
     items = load_items(name, file, shots=options.shots, examples=examples, limit=options.items)
     results = folder / f"{name}.jsonl"

@@ -380,7 +380,7 @@ def test_eval_scores_tasks_beside_another_model_and_training_data(trained: str, 
     assert "of other items" in run(own, "--against", "scores.jsonl", "--limit", "2").err
     for words, message in (
         ("--task arcc=arc.jsonl", "did you mean arc?"),
-        ("--task arc=arc.jsonl --shots 1", "--examples arc=FILE"),
+        ("--task arc=arc.jsonl --shots 1", "--shots-from arc=FILE"),
         ("--core .", "cannot read core.yaml"),
         (f"--text arc.jsonl --against {trained}", "need a --task"),
     ):

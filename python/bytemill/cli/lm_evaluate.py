@@ -64,7 +64,7 @@ def evaluate(
     shots: Annotated[
         int, Parameter(group=TASKS, validator=Number(gte=0), help="Examples before each item of a task.")
     ] = 0,
-    examples: Annotated[
+    shots_from: Annotated[
         tuple[str, ...],
         Parameter(
             group=TASKS,
@@ -152,9 +152,9 @@ def evaluate(
     if not (text or shards or task or hellaswag or core):
         raise CycloptsError("nothing to evaluate on: give --text, --shards, --task, --hellaswag or --core")
     files = (*task, *([] if hellaswag is None else [f"hellaswag={hellaswag}"]))
-    if not files and (overlap or against or examples):
-        raise CycloptsError("--overlap, --against and --examples need a --task or --hellaswag")
-    items = load_tasks(files, shots=shots, examples=examples, limit=limit)
+    if not files and (overlap or against or shots_from):
+        raise CycloptsError("--overlap, --against and --shots-from need a --task or --hellaswag")
+    items = load_tasks(files, shots=shots, examples=shots_from, limit=limit)
     core_tasks = [] if core is None else load_core(core, limit=limit)
     answers = AnswerOptions(max_tokens, samples, temperature, seed, chat=chat)
     use_threads(threads)

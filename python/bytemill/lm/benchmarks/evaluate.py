@@ -64,10 +64,10 @@ def load_tasks(
         CorpusError: A file cannot be read or has another format, or there are too few examples.
         RunConfigError: There is no such task, or a file is missing.
     """
-    own_examples = dict(_named(entry, "--examples") for entry in examples)
+    own_examples = dict(_named(entry, "--shots-from") for entry in examples)
     named = [_named(entry, "--task") for entry in files]
     if unused := [name for name in own_examples if name not in dict(named)]:
-        raise RunConfigError(f"--examples {unused[0]}: there is no --task {unused[0]}=FILE")
+        raise RunConfigError(f"--shots-from {unused[0]}: there is no --task {unused[0]}=FILE")
     uses = Counter(name for name, _ in named)
     return [
         TaskItems(
@@ -148,7 +148,7 @@ def saved_score(items: TaskItems, results: str | os.PathLike[str]) -> Score:
     if found != items_hash(items.items):
         raise CheckpointError(
             f"the results of {items.section} in {results} are of other items",
-            hint="compare models on the same items: the same files, --shots, --examples and --limit",
+            hint="compare models on the same items: the same files, --shots, --shots-from and --limit",
         )
     if len(lines) < len(items.items):
         raise CheckpointError(

@@ -87,7 +87,7 @@ def load_items(
     if not files:
         raise CorpusError(
             f"{name} has no examples that belong to {path}",
-            hint=f"name a file of examples: --examples {name}=FILE",
+            hint=f"name a file of examples: --shots-from {name}=FILE",
         )
     found: list[Item] = [item for file in files for item in task.read(file)]
     by_group: dict[str, list[Item]] = {}
@@ -101,7 +101,7 @@ def _with_examples(name: str, item: Item, examples: Sequence[Item], shots: int) 
     if len(chosen) < shots:
         raise CorpusError(
             f"{name}{item.group and ' ' + item.group} has {len(chosen)} examples, and --shots asks for {shots}",
-            hint=f"lower --shots, or name another file: --examples {name}=FILE",
+            hint=f"lower --shots, or name another file: --shots-from {name}=FILE",
         )
     shown = "".join(f"{example.example()}{_BETWEEN}" for example in chosen)
     return _after(item, shown, TASKS[name])
