@@ -11,16 +11,25 @@ import pytest
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
+FOLDER = Path(__file__).parent / "triton"
+SLOW_FILES = [path.name for path in sorted(FOLDER.glob("test_*.py")) if "mark.slow" in path.read_text()]
 
-@pytest.mark.parametrize(
-    "selection", ["not slow", pytest.param("slow", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
-)
-def test_the_interpreter_agrees_with_the_textbook(selection: str) -> None:
+
+def run_interpreted(selection: str, path: Path) -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    folder = str(Path(__file__).parent / "triton")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", selection, folder]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", selection, str(path)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_interpreter_agrees_with_the_textbook() -> None:
+    run_interpreted("not slow", FOLDER)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", SLOW_FILES)  # minutes each
+def test_the_interpreter_agrees_with_the_textbook_in_slow_cases(file: str) -> None:
+    run_interpreted("slow", FOLDER / file)
 
 
 VECTORS = {
