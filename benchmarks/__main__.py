@@ -38,6 +38,7 @@ CASES = {
     "lm": ("lm", "training beside the same model of torch.nn, from the same weights"),
     "lm-train": ("lm", "training from the shell and in a bare loop, beside a model of torch.nn"),
     "lm-load": ("lm", "training and generation beside busy processes"),
+    "lm-parallel": ("lm", "a step of each strategy of data parallelism beside torch's DDP"),
     "lm-generate": ("lm_generate", "generation on the CPU beside the limit by memory bandwidth"),
     "gpu": ("gpu", "on a GPU: training, single parts, generation"),
     "studio": ("studio", "the studio in headless Chromium, beside its bounds"),

@@ -516,7 +516,7 @@ def lm_parallel(options: argparse.Namespace) -> None:
         ranks: list[subprocess.Popen[str]] = []
         for rank in range(options.processes):
             request = {**vars(options), "rank": rank, "folder": folder}
-                command = harness.worker_command(time_strategies, request)
+            command = harness.worker_command(time_strategies, request)
             environment = harness.worker_environment(OMP_NUM_THREADS="1")
             output = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
             ranks.append(

@@ -95,9 +95,9 @@ def made_optimizer(model: TransformerLM, name: str, parallel: Any, rank: int, n:
     alone = parallel is None or parallel.divides_steps
     processes = Processes() if alone else Processes(rank=rank, count=n)
     made: Any = (
-        AdamW(parameter_groups(model), 1e-2)
+        AdamW(parameter_groups(model), 1e-3)
         if name == "adamw"
-        else Muon(muon_groups(model, adamw_lr=1e-2), processes=processes)
+        else Muon(muon_groups(model, adamw_lr=1e-3), processes=processes)
     )
     return made if parallel is None else parallel.wrap_optimizer(made)
 

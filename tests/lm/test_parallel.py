@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def test_strategies_train_like_one_process(rank_server: "RankServer"):
-    rank_server.check(2, "strategies_train_like_one_process", n_steps=3)
+    rank_server.check(2, "strategies_train_like_one_process", n_steps=2)
 
 
 @pytest.mark.slow

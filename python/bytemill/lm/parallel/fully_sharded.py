@@ -46,7 +46,7 @@ class FullyShardedParallel(DataParallel):
         compute_dtype: Type of the gathered weights of units; by default that of the shards.
 
     Raises:
-        ValueError: Two units share a parameter, or a unit has parameters of several types.
+        ValueError: Units share a parameter, or the types in one differ.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class FullyShardedParallel(DataParallel):
         super().__init__(module)
         self._units: list[ShardUnit] = []
         self._rest: ShardUnit | None = None
-        self._all_units: list[ShardUnit] = []
+        self._all_units = self._units
         if self.count == 1:
             return
         from torch.distributed.device_mesh import init_device_mesh  # its import takes seconds
@@ -74,11 +74,10 @@ class FullyShardedParallel(DataParallel):
             self._units.append(ShardUnit(list(unit.modules()), mesh, compute_dtype))
             unit.register_forward_pre_hook(partial(self._before_forward, number))
             unit.register_forward_hook(partial(self._after_forward, number))
-        self._all_units = list(self._units)
         if divides_rest:
             inside = {one for unit in units for one in unit.modules()}
             self._rest = ShardUnit([one for one in module.modules() if one not in inside], mesh, None)
-            self._all_units.append(self._rest)
+            self._all_units = [*self._units, self._rest]
         for unit in self._all_units:
             unit.on_gradients(partial(self._after_backward, unit))
         divided = {id(shard) for unit in self._all_units for shard in unit.shards}
@@ -119,14 +118,13 @@ class FullyShardedParallel(DataParallel):
             return
         unit.free()
         if not isinstance(output, Tensor):
-            raise TypeError(f"a unit must return a tensor; {type(module).__name__} returns {type(output)}")
+            raise TypeError(f"{type(module).__name__} is a unit, but returns no tensor")
         if output.requires_grad:
             output.register_hook(partial(self._before_backward, number))  # pyright: ignore[reportUnknownMemberType]
 
     def _before_backward(self, number: int, _gradient: Tensor) -> None:
-        unit = self._units[number]
+        (unit := self._units[number]).start_gathering()
         unit.is_in_backward = True
-        unit.start_gathering()
         for before in self._units[max(0, number - 1) : number]:
             before.start_gathering()
         unit.gather()
