@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, Muon, clip_gradients, muon_groups, parameter_groups
-from bytemill.lm.parallel.registry import STRATEGIES
+from bytemill.lm.parallel.registry import STRATEGIES, OwnStrategyName
 from bytemill.lm.processes import Processes
 from bytemill.lm.tensors import local, whole
 
@@ -65,7 +65,7 @@ def connect(rank: int, n: int) -> None:
     dist.init_process_group("gloo", init_method=os.environ["BYTEMILL_RENDEZVOUS"], rank=rank, world_size=n)
 
 
-def trained(name: str | None, case: Case, n_steps: int, rank: int, n: int) -> TransformerLM:
+def trained(name: OwnStrategyName | None, case: Case, n_steps: int, rank: int, n: int) -> TransformerLM:
     """Train with a strategy on this process's share of each batch, or in this process alone on all of it."""
     data = torch.randint(19, (n_steps, case.n_passes, 4, 9), generator=torch.Generator().manual_seed(1))
     model = TransformerLM(case.config(), seed=0 if name is None else rank, dtype=case.dtype)

@@ -20,7 +20,7 @@ def check_attention(
     is_causal = options.get("is_causal", False)
     y, log_sums = functions.flash_attention(*leaves, **options)
     wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
-    want, want_sums = textbook(*wide, is_causal, options.get("window"), options.get("document_starts"))
+    want, want_sums = textbook(wide, is_causal, options.get("window"), options.get("document_starts"))
     assert not log_sums.requires_grad
     torch.testing.assert_close(log_sums, want_sums.detach().float(), rtol=1e-5, atol=1e-5)
     applied = functions.FlashAttention.apply(
@@ -36,8 +36,9 @@ def check_attention(
 
 
 def textbook(
-    q: Tensor, k: Tensor, v: Tensor, is_causal: bool, window: int | None, starts: Tensor | None
+    heads: list[Tensor], is_causal: bool, window: int | None, starts: Tensor | None
 ) -> tuple[Tensor, Tensor]:
+    q, k, v = heads
     if q.ndim == 4:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     n_tokens, width = q.shape[-2:]

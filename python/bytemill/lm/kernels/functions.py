@@ -52,8 +52,9 @@ def _forward(  # noqa: PLR0917 - autograd passes positional arguments
     ctx: Any, q: Tensor, k: Tensor, v: Tensor, is_causal: bool, window: int | None, starts: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     check_attention(q, k, v, window, starts, is_causal=is_causal)
-    heads = [with_heads(x) for x in (q, k, v)]
-    result, log_sums = attend(*heads, window, starts, is_causal=is_causal)
+    result, log_sums = attend(
+        with_heads(q), with_heads(k), with_heads(v), window, starts, is_causal=is_causal
+    )
     result, log_sums = result.reshape(q.shape), log_sums.reshape(q.shape[:-1])
     ctx.save_for_backward(q, k, v, result, log_sums)
     ctx.options = (window, starts)
@@ -63,12 +64,17 @@ def _forward(  # noqa: PLR0917 - autograd passes positional arguments
 
 def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     q, k, v, result, log_sums = ctx.saved_tensors
-    heads = [with_heads(x) for x in (gradient, q, k, v, result)]
-    gradients = attend_backward(
-        *heads, with_heads(log_sums[..., None]), *ctx.options, is_causal=ctx.is_causal
+    d_q, d_k, d_v = attend_backward(
+        with_heads(gradient),
+        with_heads(q),
+        with_heads(k),
+        with_heads(v),
+        with_heads(result),
+        with_heads(log_sums[..., None]),
+        *ctx.options,
+        is_causal=ctx.is_causal,
     )
-    own = (x.reshape(like.shape) for x, like in zip(gradients, (q, k, v), strict=True))
-    return *own, None, None, None
+    return d_q.reshape(q.shape), d_k.reshape(k.shape), d_v.reshape(v.shape), None, None, None
 
 
 class FlashAttention(torch.autograd.Function):

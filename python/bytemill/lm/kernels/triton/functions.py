@@ -52,7 +52,7 @@ class FlashAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the gradients of queries, keys and values."""
         q, k, v, result, log_sums = ctx.saved_tensors
         heads = [with_heads(x) for x in (gradient, q, k, v)]
@@ -79,7 +79,7 @@ class RMSNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the gradients of `x` and `weight`."""
         x, weight, statistics = ctx.saved_tensors
         rows = (t.reshape(-1, x.shape[-1]) for t in (gradient, x))
