@@ -59,7 +59,8 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        gradients = attend_backward(gradient, *ctx.saved_tensors, ctx.window, ctx.starts)
+        q, k, v, result, log_sums = ctx.saved_tensors
+        gradients = attend_backward(gradient, q, k, v, result, log_sums, ctx.window, ctx.starts)
         return *gradients, None, None
 
 
