@@ -108,9 +108,16 @@ class RankServer:
         sections = resolved.config.to_dict().items()
         config = {f"{section}.{name}": value for section, own in sections for name, value in own.items()}
         limits = {"largest_file": largest_file or {}, "last_call": last_call or {}, "hangs": hangs or {}}
+        return self._answer({"n": n, "config": config, **limits})
+
+    def check(self, n: int, name: str, **options: Any) -> None:
+        """Call a function of `parallel_checks` in `n` processes."""
+        assert self._answer({"n": n, "check": name, "options": options}) == [None] * n
+
+    def _answer(self, request: dict[str, Any]) -> list[str | None]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"n": n, "config": config, **limits}) + "\n")
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 

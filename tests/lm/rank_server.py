@@ -3,6 +3,7 @@
 Each line of standard input is a JSON object:
 
     n             number of processes
+    check         call this function of `parallel_checks`, with a dict in `options`, instead of training
     config        settings of the run
     largest_file  rank -> the most bytes that it may write to a file
     last_call     rank -> it dies in this call of a function that changes the disk, from the second checkpoint on
@@ -30,6 +31,9 @@ import torch.distributed.fsdp
 from bytemill.lm.training import preparation, run_checkpoint, save_and_resume, trainer
 from bytemill.lm.training.config import resolve
 
+sys.path.insert(0, str(Path(__file__).parent))
+import parallel_checks
+
 
 def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
     os.dup2(2, 1)
@@ -44,6 +48,9 @@ def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
     os.environ.update({name: str(value) for name, value in ranks.items()})
     os.environ["BYTEMILL_RENDEZVOUS"] = f"file://{folder}/rendezvous"
     try:
+        if name := request.get("check"):
+            getattr(parallel_checks, name)(rank, n, **request["options"])
+            return
         trainer.train(resolve([("the test", request["config"])]))
     except BaseException as error:
         Path(folder, f"error_{rank}").write_text(f"{type(error).__name__}: {error}")

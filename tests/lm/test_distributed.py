@@ -80,7 +80,15 @@ KINDS: list[dict[str, Any]] = [
 ORIGINAL_MUON = {"optimizer__muon_method": "newton_schulz", "optimizer__muon_scaling": "original"}
 
 
-@pytest.mark.parametrize(("strategy", "options"), [("ddp", KINDS[0]), ("fsdp", KINDS[1])])
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [
+        ("ddp", KINDS[0]),
+        ("fsdp", KINDS[1]),
+        ("fully_sharded", KINDS[0]),
+        pytest.param("sharded_optimizer", KINDS[1], marks=pytest.mark.slow),
+    ],
+)
 def test_two_processes_train_like_one(
     settings: Settings, train_in: Server, tmp_path: Path, strategy: str, options: dict[str, Any]
 ):
@@ -100,7 +108,7 @@ def test_one_process_makes_no_process_group(settings: Settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "bucketed", "sharded_optimizer", "fully_sharded"])
 @pytest.mark.parametrize("options", [{}, KINDS[0], KINDS[1] | ORIGINAL_MUON])
 def test_two_and_four_processes_have_the_loss_curve_of_one(
     settings: Settings, train_in: Server, tmp_path: Path, strategy: str, options: dict[str, Any]
@@ -135,8 +143,27 @@ def test_a_run_resumes_in_another_number_of_processes(
     assert same_curves(one, train_to(6, second), tolerance=1e-5)
 
 
+def test_a_run_resumes_with_another_strategy(settings: Settings, train_in: Server, tmp_path: Path):
+    always = {**SHORT, "schedule__name": "constant", "optimizer__name": "muon", "optimizer__ema_decay": 0.9}
+    always["run__validate_every"] = 1  # since all parts of the run end with a validation
+    one = train(settings(**always))
+    folder = str(tmp_path / "parts")
+    for n_steps, strategy in ((2, "sharded_optimizer"), (4, "fully_sharded"), (5, "sharded_optimizer")):
+        changes = {"training__steps": n_steps, "training__strategy": strategy, "run__folder": folder}
+        train_in(2, settings(**{**always, **changes}))
+    # In one process, only this strategy has an effect.
+    changes = {"training__strategy": "offload", "run__folder": folder}
+    assert same_curves(one, train(settings(**{**always, **changes})), tolerance=1e-5)
+
+
+def test_a_strategy_that_cannot_train_compiled_blocks_is_refused(settings: Settings):
+    resolved = settings(training__strategy="fully_sharded", training__compile=True)
+    with pytest.raises(RunConfigError, match="strategy fully_sharded cannot train compiled blocks"):
+        prepare(resolved, Processes(count=2), overwrite=False)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp", "sharded_optimizer", "fully_sharded"])
 def test_stopped_and_resumed_in_the_same_number_of_processes_is_bit_for_bit_the_same(
     settings: Settings, train_in: Server, tmp_path: Path, strategy: str
 ):

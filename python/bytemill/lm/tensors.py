@@ -51,9 +51,9 @@ def split(x: Tensor, n_rows: int) -> tuple[Tensor, ...]:
 
 
 def l2_norm(x: Tensor, dim: tuple[int, ...] | None = None) -> Tensor:
-    """Return √Σ x², summed in float32: over all numbers, or over some dimensions, which keep the size 1."""
+    """Return √Σ x², summed in float32 or wider: over all numbers, or over some dimensions, which keep the size 1."""
     norm: Any = cast("Any", torch.linalg).vector_norm
-    return norm(x, dim=dim, keepdim=dim is not None, dtype=torch.float32)
+    return norm(x, dim=dim, keepdim=dim is not None, dtype=torch.promote_types(x.dtype, torch.float32))
 
 
 def is_sharded(x: Tensor) -> TypeGuard[DTensor]:

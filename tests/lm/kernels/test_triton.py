@@ -46,7 +46,7 @@ CACHED = {
     "N_PARTS": 4, "BLOCK_KEYS": 32, "OVERLAP": False,
 }  # fmt: skip
 CHOICE = {"IS_GREEDY": False, "BLOCK": 1024, "N_BLOCKS": 64, "OVERLAP": False}
-ATTENTION = {"N_HEADS": 4, "N_GROUPS": 2, "WIDTH": 80, "BLOCK_WIDTH": 128, "BLOCK": 64}
+ATTENTION = {"N_HEADS": 4, "N_GROUPS": 2, "WIDTH": 80, "BLOCK_WIDTH": 128, "BLOCK": 64, "CAUSAL": True}
 
 
 @pytest.mark.slow
@@ -62,6 +62,9 @@ ATTENTION = {"N_HEADS": 4, "N_GROUPS": 2, "WIDTH": 80, "BLOCK_WIDTH": 128, "BLOC
         ("attention", "_forward_kernel", ATTENTION),
         ("attention", "_queries_kernel", ATTENTION),
         ("attention", "_keys_kernel", ATTENTION),
+        ("attention", "_forward_kernel", {**ATTENTION, "CAUSAL": False}),
+        ("attention", "_queries_kernel", {**ATTENTION, "CAUSAL": False}),
+        ("attention", "_keys_kernel", {**ATTENTION, "CAUSAL": False}),
         ("decoding", "_vector_kernel", VECTORS),
         ("decoding", "_vector_kernel", {**VECTORS, "ACTIVATION": "swiglu"}),
         ("decoding", "_dot_kernel", PRODUCT),

@@ -1,4 +1,4 @@
-"""Causal attention, block by block, and by torch's kernels; none stores all weights at once.
+"""Attention, block by block, and by torch's kernels; none stores all weights at once.
 
 For the backward pass, log Σ exp of each row of scores is saved, and the weights are computed again (Dao et al. 2022).
 This costs one more matrix product, and saves n_tokens² numbers per head.
@@ -51,55 +51,96 @@ class _CausalAttention(torch.autograd.Function):
     def forward(  # noqa: PLR0917 - autograd passes positional arguments
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, window: int | None, starts: Tensor | None
     ) -> Tensor:
-        with torch.autocast(q.device.type, enabled=False):
-            batch, n_heads, n_tokens, d = q.shape
-            # (batch, n_tokens, n_heads, d) in memory, so that joining the heads needs no copy.
-            result = torch.empty(batch, n_tokens, n_heads, d, device=q.device, dtype=q.dtype).transpose(1, 2)
-            dtype = widened(q[:0]).dtype
-            normalizers = torch.empty(batch, n_heads, n_tokens, 1, device=q.device, dtype=dtype)
-            for rows in _batches(q):
-                for queries, keys, mask in _blocks(q, k, window, starts, rows):
-                    q_block = _grouped(q[rows, :, queries], k)
-                    scores = _scores(q_block, k[rows, :, keys].flatten(0, 1), mask)
-                    maximum = scores.amax(-1, keepdim=True)
-                    total = scores.sub_(maximum).exp_().sum(-1, keepdim=True)
-                    mixed = torch.bmm(scores.to(v.dtype), v[rows, :, keys].flatten(0, 1))
-                    shape = (-1, n_heads, queries.stop - queries.start)
-                    result[rows, :, queries] = (mixed / total).view(*shape, d)
-                    normalizers[rows, :, queries] = total.log_().add_(maximum).view(*shape, 1)
-            ctx.save_for_backward(q, k, v, result, normalizers)
-            ctx.window, ctx.starts = window, starts
-            return result
+        result, log_sums = attend(q, k, v, window, starts)
+        ctx.save_for_backward(q, k, v, result, log_sums)
+        ctx.window, ctx.starts = window, starts
+        return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        q, k, v, result, normalizers = ctx.saved_tensors
-        d_q, d_k, d_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        n_heads, scale = q.shape[1], 1 / math.sqrt(q.shape[-1])
+        q, k, v, result, log_sums = ctx.saved_tensors
+        gradients = attend_backward(gradient, q, k, v, result, log_sums, ctx.window, ctx.starts)
+        return *gradients, None, None
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    window: int | None = None,
+    starts: Tensor | None = None,
+    *,
+    is_causal: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Compute attention, without a graph.
+
+    Args:
+        q: Queries (batch, n_heads, n_tokens, d).
+        k: Keys (batch, n_kv_heads, n_tokens, d).
+        v: Values, of the shape of the keys.
+        window: See `causal_attention`.
+        starts: See `causal_attention`.
+        is_causal: A token attends to none after it.
+
+    Returns:
+        The result, of the shape of `q`, and log Σ exp of the scores of each query, (batch, n_heads, n_tokens, 1).
+    """
+    with torch.autocast(q.device.type, enabled=False):
+        batch, n_heads, n_tokens, d = q.shape
+        # (batch, n_tokens, n_heads, d) in memory, so that joining the heads needs no copy.
+        result = torch.empty(batch, n_tokens, n_heads, d, device=q.device, dtype=q.dtype).transpose(1, 2)
+        dtype = widened(q[:0]).dtype
+        log_sums = torch.empty(batch, n_heads, n_tokens, 1, device=q.device, dtype=dtype)
         for rows in _batches(q):
-            sums_k = torch.zeros(
-                len(k[rows]) * k.shape[1], *k.shape[2:], device=q.device, dtype=normalizers.dtype
+            for queries, keys, mask in _blocks(q, k, window, starts, rows, is_causal=is_causal):
+                q_block = _grouped(q[rows, :, queries], k)
+                scores = _scores(q_block, k[rows, :, keys].flatten(0, 1), mask)
+                maximum = scores.amax(-1, keepdim=True)
+                total = scores.sub_(maximum).exp_().sum(-1, keepdim=True)
+                mixed = torch.bmm(scores.to(v.dtype), v[rows, :, keys].flatten(0, 1))
+                shape = (-1, n_heads, queries.stop - queries.start)
+                result[rows, :, queries] = (mixed / total).view(*shape, d)
+                log_sums[rows, :, queries] = total.log_().add_(maximum).view(*shape, 1)
+        return result, log_sums
+
+
+def attend_backward(  # noqa: PLR0917 - in the order of what `attend` takes and gives
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    result: Tensor,
+    log_sums: Tensor,
+    window: int | None = None,
+    starts: Tensor | None = None,
+    *,
+    is_causal: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of q, k and v, from that of the result; see `attend`."""
+    d_q, d_k, d_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    n_heads, scale = q.shape[1], 1 / math.sqrt(q.shape[-1])
+    for rows in _batches(q):
+        sums_k = torch.zeros(len(k[rows]) * k.shape[1], *k.shape[2:], device=q.device, dtype=log_sums.dtype)
+        sums_v = torch.zeros_like(sums_k)
+        for queries, keys, mask in _blocks(q, k, window, starts, rows, is_causal=is_causal):
+            k_block, v_block = k[rows, :, keys].flatten(0, 1), v[rows, :, keys].flatten(0, 1)
+            q_block, g, y = (_grouped(t[rows, :, queries], k) for t in (q, gradient, result))
+            weights = _scores(q_block, k_block, mask)
+            weights.sub_(_grouped(log_sums[rows, :, queries], k)).exp_()
+            # Σⱼ wᵢⱼ (gᵢ·vⱼ) = gᵢ·yᵢ, so the gradient of the scores is w ⊙ (g vᵀ − g·y).
+            along = (widened(g) * y).sum(-1, keepdim=True)
+            sums_v[:, keys] += torch.bmm(weights.to(g.dtype).mT, g)
+            d_scores = widened(torch.bmm(g, v_block.mT)).sub_(along).mul_(weights).to(q.dtype)
+            d_q[rows, :, queries] = (
+                torch.bmm(d_scores, k_block)
+                .mul_(scale)
+                .view(-1, n_heads, queries.stop - queries.start, q.shape[-1])
             )
-            sums_v = torch.zeros_like(sums_k)
-            for queries, keys, mask in _blocks(q, k, ctx.window, ctx.starts, rows):
-                k_block, v_block = k[rows, :, keys].flatten(0, 1), v[rows, :, keys].flatten(0, 1)
-                q_block, g, y = (_grouped(t[rows, :, queries], k) for t in (q, gradient, result))
-                weights = _scores(q_block, k_block, mask)
-                weights.sub_(_grouped(normalizers[rows, :, queries], k)).exp_()
-                # Σⱼ wᵢⱼ (gᵢ·vⱼ) = gᵢ·yᵢ, so the gradient of the scores is w ⊙ (g vᵀ − g·y).
-                along = (widened(g) * y).sum(-1, keepdim=True)
-                sums_v[:, keys] += torch.bmm(weights.to(g.dtype).mT, g)
-                d_scores = widened(torch.bmm(g, v_block.mT)).sub_(along).mul_(weights).to(q.dtype)
-                d_q[rows, :, queries] = (
-                    torch.bmm(d_scores, k_block)
-                    .mul_(scale)
-                    .view(-1, n_heads, queries.stop - queries.start, q.shape[-1])
-                )
-                sums_k[:, keys] += torch.bmm(d_scores.mT, q_block)
-            d_k[rows] = sums_k.mul_(scale).view(-1, *k.shape[1:])
-            d_v[rows] = sums_v.view(-1, *k.shape[1:])
-        return d_q, d_k, d_v, None, None
+            sums_k[:, keys] += torch.bmm(d_scores.mT, q_block)
+        d_k[rows] = sums_k.mul_(scale).view(-1, *k.shape[1:])
+        d_v[rows] = sums_v.view(-1, *k.shape[1:])
+    return d_q, d_k, d_v
 
 
 def _batches(q: Tensor) -> Iterator[slice]:
@@ -117,7 +158,7 @@ def _grouped(block: Tensor, k: Tensor) -> Tensor:
 
 
 def _blocks(
-    q: Tensor, k: Tensor, window: int | None, starts: Tensor | None, rows: slice
+    q: Tensor, k: Tensor, window: int | None, starts: Tensor | None, rows: slice, *, is_causal: bool
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield a block of queries, the keys that some of `rows` attend to, and their mask: −∞ where forbidden, else 0.
 
@@ -127,6 +168,10 @@ def _blocks(
     step = _QUERIES_CPU if q.device.type == "cpu" else _QUERIES
     for start in range(0, n_tokens, step):
         end = min(start + step, n_tokens)
+        if not is_causal:
+            shape = (n_groups * (end - start), n_tokens)
+            yield slice(start, end), slice(0, n_tokens), q.new_zeros(shape, dtype=widened(q[:0]).dtype)
+            continue
         first = 0 if window is None else max(0, start - window + 1)
         if starts is not None:
             first = max(first, int(starts[rows, start].min()))

@@ -52,51 +52,70 @@ class _Normalized(torch.autograd.Function):
     def forward(  # noqa: PLR0917 - autograd passes positional arguments
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, centred: bool
     ) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
-        result = torch.empty_like(rows)
-        statistics = [
-            torch.empty(len(rows), 1, device=x.device, dtype=widened(x[:0]).dtype) for _ in range(1 + centred)
-        ]
-        for block in row_blocks(rows):
-            wide = widened(rows[block])
-            if centred:
-                statistics[1][block] = mean = wide.mean(-1, keepdim=True)
-                wide = wide - mean
-            scale = wide.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
-            statistics[0][block] = scale
-            unit = wide * scale
-            if bias is None:
-                torch.mul(unit, weight, out=result[block])
-            else:
-                torch.addcmul(bias, unit, weight, out=result[block])
-        ctx.save_for_backward(rows, weight, *statistics)
+        result, statistics = normalize(x, weight, bias, eps, centred=centred)
+        ctx.save_for_backward(x, weight, *statistics)
         ctx.has_bias = bias is not None
-        return result.view(x.shape)
+        return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        rows, weight, scales, *means = ctx.saved_tensors
-        gradients = gradient.reshape(rows.shape)
-        d_x = torch.empty_like(rows)
-        d_weight = torch.zeros_like(weight, dtype=scales.dtype)
-        d_bias = torch.zeros_like(d_weight) if ctx.has_bias else None
-        wide_weight = widened(weight) / rows.shape[-1]  # the product with it is a mean
-        for block in row_blocks(rows):
-            x, g, scale = widened(rows[block]), widened(gradients[block]), scales[block]
-            unit = (x - means[0][block]).mul_(scale) if means else x * scale
-            if d_bias is not None:
-                d_bias += g.sum(0)
-            product = g * unit
-            d_weight += product.sum(0)
-            # x̂: normalized rows, h = g ⊙ weight: dx = scale (h − mean(h) − x̂ mean(h ⊙ x̂)); RMSNorm has no mean(h).
-            along = (product @ wide_weight)[:, None]
-            h = torch.mul(g, weight, out=product)
-            if means:
-                h.sub_(h.mean(-1, keepdim=True))
-            torch.mul(h.addcmul_(unit, along, value=-1), scale, out=d_x[block])
-        d_x, d_weight = d_x.view(gradient.shape), d_weight.to(weight.dtype)
-        return d_x, d_weight, None if d_bias is None else d_bias.to(weight.dtype), None, None
+        gradients = normalize_backward(gradient, *ctx.saved_tensors, has_bias=ctx.has_bias)
+        return *gradients, None, None
+
+
+def normalize(
+    x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, *, centred: bool
+) -> tuple[Tensor, list[Tensor]]:
+    """Compute `normalized`, without a graph.
+
+    Returns:
+        The result, and the statistics of each row, (n_rows, 1) each: 1 / √(variance + eps), and if `centred` the mean.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    result = torch.empty_like(rows)
+    statistics = [
+        torch.empty(len(rows), 1, device=x.device, dtype=widened(x[:0]).dtype) for _ in range(1 + centred)
+    ]
+    for block in row_blocks(rows):
+        wide = widened(rows[block])
+        if centred:
+            statistics[1][block] = mean = wide.mean(-1, keepdim=True)
+            wide = wide - mean
+        scale = wide.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
+        statistics[0][block] = scale
+        unit = wide * scale
+        if bias is None:
+            torch.mul(unit, weight, out=result[block])
+        else:
+            torch.addcmul(bias, unit, weight, out=result[block])
+    return result.view(x.shape), statistics
+
+
+def normalize_backward(
+    gradient: Tensor, x: Tensor, weight: Tensor, scales: Tensor, *means: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the gradients of x, weight and bias, from that of the result; see `normalize`."""
+    rows, gradients = x.reshape(-1, x.shape[-1]), gradient.reshape(-1, x.shape[-1])
+    d_x = torch.empty_like(rows)
+    d_weight = torch.zeros_like(weight, dtype=scales.dtype)
+    d_bias = torch.zeros_like(d_weight) if has_bias else None
+    wide_weight = widened(weight) / rows.shape[-1]  # the product with it is a mean
+    for block in row_blocks(rows):
+        wide, g, scale = widened(rows[block]), widened(gradients[block]), scales[block]
+        unit = (wide - means[0][block]).mul_(scale) if means else wide * scale
+        if d_bias is not None:
+            d_bias += g.sum(0)
+        product = g * unit
+        d_weight += product.sum(0)
+        # x̂: normalized rows, h = g ⊙ weight: dx = scale (h − mean(h) − x̂ mean(h ⊙ x̂)); RMSNorm has no mean(h).
+        along = (product @ wide_weight)[:, None]
+        h = torch.mul(g, weight, out=product)
+        if means:
+            h.sub_(h.mean(-1, keepdim=True))
+        torch.mul(h.addcmul_(unit, along, value=-1), scale, out=d_x[block])
+    d_bias = None if d_bias is None else d_bias.to(weight.dtype)
+    return d_x.view(x.shape), d_weight.to(weight.dtype), d_bias
 
 
 def torch_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, *, centred: bool) -> Tensor:

@@ -46,6 +46,16 @@ class StepByGroup(Optimizer):
 
     can_skip = False
     """Whether `step_if_finite` is supported."""
+    divides_state = False
+    """Each process keeps the state of some parameters alone."""
+
+    def owns(self, parameter: Tensor) -> bool:  # noqa: ARG002 - for those that divide their state
+        """Return True if this process keeps the state of a parameter."""
+        return True
+
+    def n_moments(self, group: dict[str, Any]) -> int:  # noqa: ARG002 - for those whose groups differ
+        """Return the numbers of state per weight of a group, for its division among processes."""
+        return 2
 
     def step_if_finite(self, norm: Tensor) -> None:
         """Update all parameters if the gradient norm, a scalar on the device, is finite; forget the gradients.

@@ -173,6 +173,9 @@ class Muon(StepByGroup):
         for group in self.param_groups:
             group["momentum"] = warm_momentum(step, self.momentum, self.momentum_warmup)
 
+    def n_moments(self, group: dict[str, Any]) -> int:
+        return 1 if group["algorithm"] == "muon" else 2
+
     def step_group(self, group: dict[str, Any]) -> None:
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
         if group["algorithm"] == "adamw":

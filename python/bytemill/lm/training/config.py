@@ -24,6 +24,7 @@ from bytemill.lm.model_config import (
     ModelConfig,
 )
 from bytemill.lm.optimizers import NotNegative, OptimizerConfig
+from bytemill.lm.parallel.registry import StrategyName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.planning import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, flattened, nested, suggestion
@@ -109,8 +110,12 @@ class TrainingConfig(Settings):
     products of 10-bit mantissas, on CUDA devices. float16 scales the loss."""
     residual_precision: Literal["float32", "half"] = "float32"
     """Precision of the residual stream between the blocks. half: that of matrix products, with less memory traffic."""
-    strategy: Literal["ddp", "fsdp"] = "ddp"
-    """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state."""
+    strategy: StrategyName = "ddp"
+    """With several processes: ddp keeps the whole model in each; fsdp shards weights, gradients and optimizer state.
+    naive, flat, bucketed, sharded_optimizer and fully_sharded are written from scratch. offload, also with one process,
+    keeps the optimizer state in the host's memory."""
+    bucket_mb: Annotated[float, Field(gt=0)] = 25.0
+    """Size in MiB of the messages of bucketed, sharded_optimizer and offload."""
     kernels: KernelName = "auto"
     """Implementation: the fastest for the device (auto; on NVIDIA GPUs torch's with Triton's loss and generation),
     torch's, all of Triton's (CUDA devices), or the readable reference (scratch)."""
@@ -314,6 +319,7 @@ MAY_CHANGE = frozenset(
         "training.steps",
         "training.device",
         "training.strategy",
+        "training.bucket_mb",
         "training.kernels",
         "training.activation_checkpointing",
         "training.compile",

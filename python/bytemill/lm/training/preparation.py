@@ -20,6 +20,7 @@ from bytemill.lm.hellaswag import read_items
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
+from bytemill.lm.parallel.registry import STRATEGIES
 from bytemill.lm.planning import DEVICES, find_device, is_slice, largest_batch, training_memory
 from bytemill.lm.processes import allow_compiled_shapes, compile_blocks, shard_model
 from bytemill.lm.training.data import (
@@ -49,9 +50,11 @@ from bytemill.tokenizer import open_tokenizer
 if TYPE_CHECKING:
     from bytemill.lm.batches import Documents
     from bytemill.lm.model_config import ModelConfig
+    from bytemill.lm.parallel.base import DataParallel
+    from bytemill.lm.parallel.registry import Strategy
     from bytemill.lm.planning import Precision
     from bytemill.lm.processes import Processes
-    from bytemill.lm.training.config import Layer, Resolved, TrainConfig
+    from bytemill.lm.training.config import Layer, Resolved, TrainConfig, TrainingConfig
     from bytemill.lm.training.run import Task
     from bytemill.lm.training.saved_model import SavedModel
     from bytemill.tokenizer.tokenizer import Tokenizer
@@ -91,6 +94,14 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
     device = processes.device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
     is_compiled = device.type == "cuda" if config.training.compile is None else config.training.compile
+    strategy = own_strategy(config.training, processes)
+    if strategy is not None and not strategy.compiles:
+        if config.training.compile:
+            raise RunConfigError(
+                f"strategy {config.training.strategy} cannot train compiled blocks",
+                hint="choose --training.no-compile or --training.strategy fsdp",
+            )
+        is_compiled = False
     kernels = choose_kernels(config.training.kernels, device, compiled=is_compiled)
     is_sharded = processes.count > 1 and config.training.strategy == "fsdp"
     if is_sharded and is_compiled and config.training.activation_checkpointing == "selective":
@@ -99,7 +110,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
             hint="choose --training.activation-checkpointing full, --training.strategy ddp or --training.no-compile",
         )
     has_formula = device.type == "cpu" and config.training.kernels == "auto" and not is_compiled
-    if has_formula and not is_sharded:
+    if has_formula and config.training.strategy not in {"fsdp", "fully_sharded"}:
         _check_memory(config, dtype, processes)
     train_folders, validation_folders = data_folders(config.data)
     if starts:
@@ -135,6 +146,9 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
     if is_sharded:
         shard_model(model, processes, device, dtype)
     model = model.to(device)
+    parallel: DataParallel | None = None
+    if strategy is not None:
+        parallel = strategy.load().of_model(model, bucket_mb=config.training.bucket_mb, dtype=dtype)
     model.checkpoint_activations(config.training.activation_checkpointing)
     if is_compiled:
         # By default torch keeps compiled code in the system's temporary folder, which a restart may empty.
@@ -164,7 +178,8 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
         validation=validation,
         hellaswag=hellaswag[: config.run.hellaswag_items or None],
         model=model,
-        optimizer=make_optimizer(model, config, processes),
+        optimizer=make_optimizer(model, config, processes, parallel),
+        parallel=parallel,
         average=WeightAverage(model, config.optimizer.ema_decay) if config.optimizer.ema_decay else None,
         bos_id=bos_id,
         separator=separator,
@@ -193,6 +208,14 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
             hint="use another folder: --run.folder NAME",
         )
     return run
+
+
+def own_strategy(training: TrainingConfig, processes: Processes) -> Strategy | None:
+    """Return the strategy of `lm.parallel` that a run uses, if any."""
+    for name, strategy in STRATEGIES.items():
+        if name == training.strategy and (processes.count > 1 or strategy.runs_alone):
+            return strategy
+    return None
 
 
 def _check_memory(config: TrainConfig, dtype: torch.dtype, processes: Processes) -> None:

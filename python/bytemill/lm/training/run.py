@@ -17,6 +17,7 @@ import torch
 
 from bytemill.lm.device import are_cores_shared, peak_memory
 from bytemill.lm.optimizers import OPTIMIZERS
+from bytemill.lm.processes import Processes
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
 from bytemill.lm.tensors import local
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.optim.base import StepByGroup
     from bytemill.lm.optimizers import OptimizerConfig
-    from bytemill.lm.processes import Processes
+    from bytemill.lm.parallel.base import DataParallel
     from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.data import BatchReader
     from bytemill.lm.training.run_checkpoint import CheckpointWrite, ShardHashes
@@ -43,12 +44,16 @@ if TYPE_CHECKING:
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 
-def make_optimizer(model: TransformerLM, config: TrainConfig, processes: Processes) -> StepByGroup:
+def make_optimizer(
+    model: TransformerLM, config: TrainConfig, processes: Processes, parallel: DataParallel | None = None
+) -> StepByGroup:
     """Build the optimizer over all weights; each parameter group stores its peak learning rate as `peak_lr`."""
+    if parallel is not None and parallel.divides_steps:
+        processes = Processes()
     optimizer: StepByGroup = OPTIMIZERS[config.optimizer.name].make(model, config.optimizer, processes)
     for group in optimizer.param_groups:
         group["peak_lr"] = group["lr"]
-    return optimizer
+    return optimizer if parallel is None else parallel.wrap_optimizer(optimizer)
 
 
 def describe_groups(optimizer: Optimizer, model: TransformerLM) -> list[dict[str, Any]]:
@@ -437,6 +442,8 @@ class Run:
     """With run.hellaswag."""
     scale: LossScale | None = None
     """With products in float16."""
+    parallel: DataParallel | None = None
+    """With a strategy of `lm.parallel`."""
     step: int = 0
     """Number of completed steps."""
     n_tokens: int = 0

@@ -34,6 +34,7 @@ from torch import Tensor
 
 from bytemill.errors import CheckpointError, CheckpointFormatError
 from bytemill.lm.checkpoint import TensorFile, load_weights, open_tensors, sha256_of, write_tensors
+from bytemill.lm.optim.base import StepByGroup
 from bytemill.lm.tensors import first_row, is_sharded, joined, local
 from bytemill.lm.training.config import TrainConfig, config_from_dict
 from bytemill.system.atomic_files import make_folder, output_errors, sync_folder
@@ -59,7 +60,7 @@ class OptimizerPart:
     offsets: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     """Position of each tensor in the whole one."""
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Name of a parameter -> what is no tensor, such as its number of steps; the same in every process."""
+    """Name of a parameter -> what is no tensor, such as its number of steps."""
     other_shapes: list[str] = field(default_factory=list[str])
     """Tensors that do not have the shape of their parameter, such as the factors of a preconditioner."""
 
@@ -84,6 +85,7 @@ def optimizer_part(
         CheckpointError: The optimizer keeps something that could not be read again: names it.
     """
     part = OptimizerPart()
+    is_saved = is_first or _divides_state(optimizer)
     for name, parameter in model.named_parameters():
         for moment, value in optimizer.state.get(parameter, {}).items():
             if not isinstance(value, Tensor):
@@ -98,15 +100,20 @@ def optimizer_part(
                     )
             elif is_sharded(value):
                 raise _cannot_be_saved(optimizer, name, moment, "a divided tensor of another shape")
-            elif value.ndim and is_first:
+            elif value.ndim and is_saved:
                 part.other_shapes.append(f"{name}.{moment}")
             if is_sharded(value) and local(value).numel():
                 part.tensors[f"{name}.{moment}"] = keep(local(value))
                 part.offsets[f"{name}.{moment}"] = [first_row(value), *[0] * (value.ndim - 1)]
-            elif is_first and not is_sharded(value):
+            elif is_saved and not is_sharded(value):
                 part.tensors[f"{name}.{moment}"] = keep(value)
                 part.offsets[f"{name}.{moment}"] = [0] * value.ndim
     return part
+
+
+def _divides_state(optimizer: Optimizer) -> bool:
+    """Return True if each process keeps, and saves, the state of some parameters alone."""
+    return isinstance(optimizer, StepByGroup) and optimizer.divides_state
 
 
 def _cannot_be_saved(optimizer: Optimizer, name: str, moment: str, what: str) -> CheckpointError:
@@ -126,7 +133,14 @@ def load_optimizer_part(
         CheckpointError: The files are damaged, or belong to another model.
     """
     parameters = dict(model.named_parameters())
-    states: dict[str, dict[str, Any]] = {name: dict(own) for name, own in numbers.items()}
+    others = {
+        name
+        for name, parameter in parameters.items()
+        if isinstance(optimizer, StepByGroup) and not optimizer.owns(parameter)
+    }
+    states: dict[str, dict[str, Any]] = {
+        name: dict(own) for name, own in numbers.items() if name not in others
+    }
     with open_parts(files) as parts:
         for key in parts.names:
             name, _, moment = key.rpartition(".")
@@ -137,7 +151,8 @@ def load_optimizer_part(
                 raise CheckpointError(
                     f"the checkpoint's optimizer holds {moment} of shape {parts.shape(key)} for {name}, which {shape}"
                 )
-            states.setdefault(name, {})[moment] = _read_like(parameter, parts, key)
+            if name not in others:
+                states.setdefault(name, {})[moment] = _read_like(parameter, parts, key)
     order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     indices = {id(parameter): index for index, parameter in enumerate(order)}
     if unknown := states.keys() - parameters.keys():

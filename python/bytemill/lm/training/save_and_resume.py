@@ -275,9 +275,12 @@ def _contents(run: Run) -> CheckpointContents:
 
     weights = whole_weights(run.model, keep_whole)
     optimizer = optimizer_part(run.model, run.optimizer, is_first=is_first, keep=keep)
+    numbers = [optimizer.numbers]
+    if run.optimizer.divides_state:
+        numbers = run.processes.gather(optimizer.numbers)
     generators = run.processes.gather(generators_state(run.device))
     trainer: dict[str, Any] = {
-        "optimizer": optimizer.numbers,
+        "optimizer": {name: own for each in numbers for name, own in each.items()},
         "n_tokens": run.n_tokens,
         "n_bad": run.n_bad,
         "recent": vars(run.recent),

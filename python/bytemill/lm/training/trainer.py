@@ -54,6 +54,7 @@ from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_i
 from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from torch import Tensor
@@ -213,7 +214,9 @@ def _summary(run: Run) -> dict[str, Any]:
         "padding_share": run.batches.padding_share,
         "device": run.device.type if run.processes.count > 1 else str(run.device),
         "n_processes": run.processes.count,
-        "strategy": run.config.training.strategy if run.processes.count > 1 else None,
+        "strategy": run.config.training.strategy
+        if run.processes.count > 1 or run.parallel is not None
+        else None,
         "precision": "tf32"
         if run.config.training.precision == "tf32"
         else str(run.dtype).removeprefix("torch."),
@@ -231,9 +234,18 @@ def loss_function(run: Run) -> LossFunction:
         documents=run.documents,
         is_padded=run.batches.padding_share > 0,
     )
+    if run.parallel is not None:
+        return partial(run.parallel.call, compute_losses)
     if run.processes.count > 1 and run.config.training.strategy == "ddp":
         return average_gradients(run.model, compute_losses, run.device)
     return compute_losses
+
+
+def _exchanged(run: Run, compute_losses: LossFunction, *, now: bool) -> AbstractContextManager[None]:
+    """Exchange gradients after the backward pass in the block, or only accumulate them in this process."""
+    if run.parallel is not None:
+        return run.parallel.exchanged(now=now)
+    return gradients_exchanged(run.model, compute_losses, now=now)
 
 
 def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor, int, Tensor]:
@@ -257,7 +269,7 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor
         inputs, targets = run.reader.take(size, run.step)
         if not n_own:  # as windows of conversations may have; the loss needs a target, and its share is 0
             targets[:, 0] = inputs[:, 0]
-        with gradients_exchanged(run.model, compute_losses, now=index == len(passes) - 1):
+        with _exchanged(run, compute_losses, now=index == len(passes) - 1):
             with autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
             # Gradients are averaged over the processes. Without padding, the divisor of equal passes is their number.

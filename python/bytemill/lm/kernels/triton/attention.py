@@ -1,4 +1,4 @@
-"""Causal attention without stored weights: FlashAttention-2 (Dao 2023), forward and backward.
+"""Attention without stored weights: FlashAttention-2 (Dao 2023), forward and backward.
 
 For queries qᵢ, keys kⱼ and values vⱼ of one head, with scores sᵢⱼ = qᵢ·kⱼ / √d and weights
 wᵢⱼ = exp(sᵢⱼ) / Σⱼ exp(sᵢⱼ), the result is yᵢ = Σⱼ wᵢⱼ vⱼ.
@@ -24,7 +24,8 @@ other kernel, a program of a key head goes through all query heads of its group,
 **Visible keys.** Query i sees the keys from firstᵢ to i. firstᵢ is 0, or the start of a sliding window or of the
 query's document. It never decreases with i, so a block of queries reads the keys from the first of its first query to
 its end, and a block of keys reads the queries up to the last one that sees its last key. Blocks outside are skipped.
-Tokens past the end are read as 0: as keys they lie after every query, and as queries their g is 0.
+Without a causal mask, every query sees all keys. Tokens past the end are read as 0: no query sees them as keys, and as
+queries their g is 0.
 
 Exponentials are powers of two, which the hardware computes: the scores are multiplied by log₂ e, and L is in base 2.
 Matrix products are in the type of the inputs, and everything else is float32.
@@ -66,10 +67,14 @@ def causal_attention(
             before that.
     """
     q, k, v = narrowed(q), narrowed(k), narrowed(v)
-    positions = torch.arange(q.shape[2], device=q.device, dtype=torch.int32)
+    return attend(q, k, v, first_keys(q, window, document_starts), is_causal=True)[0]
+
+
+def first_keys(q: Tensor, window: int | None, document_starts: Tensor | None) -> Tensor:
+    """Return the first key that each query sees, (batch or 1, n_tokens) int32; see `causal_attention`."""
+    positions = torch.arange(q.shape[-2], device=q.device, dtype=torch.int32)
     first = torch.zeros_like(positions) if window is None else (positions - (window - 1)).clamp_min(0)
-    first = first[None] if document_starts is None else torch.maximum(first, document_starts.to(torch.int32))
-    return _attend(q, k, v, first)[0]
+    return first[None] if document_starts is None else torch.maximum(first, document_starts.to(torch.int32))
 
 
 @triton.jit
@@ -96,9 +101,10 @@ def _product(a, b):
 
 
 @triton.jit
-def _scores(q, k, queries, keys, first, scale_log2):
+def _scores(q, k, queries, keys, first, n_tokens, scale_log2, CAUSAL: tl.constexpr):
     """Compute q kᵀ log₂ e / √d; −∞ where a query does not see a key."""
-    is_visible = (keys[None, :] <= queries[:, None]) & (keys[None, :] >= first[:, None])
+    last = queries if CAUSAL else tl.zeros_like(queries) + n_tokens - 1
+    is_visible = (keys[None, :] <= last[:, None]) & (keys[None, :] >= first[:, None])
     return tl.where(is_visible, _product(q, tl.trans(k)) * scale_log2, -float("inf"))
 
 
@@ -127,6 +133,7 @@ def _forward_kernel(
     WIDTH: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
     begin = tl.program_id(0) * BLOCK
     batch, head = (tl.program_id(1) // N_HEADS).to(tl.int64), tl.program_id(1) % N_HEADS
@@ -143,11 +150,12 @@ def _forward_kernel(
     maximum = tl.full([BLOCK], -1e30, tl.float32)  # finite: −∞ − −∞ is not a number
     total = tl.zeros([BLOCK], tl.float32)
     mixed = tl.zeros([BLOCK, BLOCK_WIDTH], tl.float32)
-    for start in range(tl.load(first_ptr + begin) // BLOCK * BLOCK, begin + BLOCK, BLOCK):
+    end = begin + BLOCK if CAUSAL else n_tokens
+    for start in range(tl.load(first_ptr + begin) // BLOCK * BLOCK, end, BLOCK):
         keys = start + tl.arange(0, BLOCK)
         k = _load(k_ptr, keys, k_token, n_tokens, WIDTH, BLOCK_WIDTH)
         v = _load(v_ptr, keys, v_token, n_tokens, WIDTH, BLOCK_WIDTH)
-        scores = _scores(q, k, queries, keys, first, scale_log2)
+        scores = _scores(q, k, queries, keys, first, n_tokens, scale_log2, CAUSAL)
         larger = tl.maximum(maximum, tl.max(scores, 1))
         weights = tl.exp2(scores - larger[:, None])
         shrink = tl.exp2(maximum - larger)
@@ -190,6 +198,7 @@ def _queries_kernel(
     WIDTH: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
     """Compute dq of a block of queries, and g·y for the other kernel."""
     begin = tl.program_id(0) * BLOCK
@@ -213,11 +222,14 @@ def _queries_kernel(
     first = tl.load(first_ptr + queries, mask=queries < n_tokens, other=0)
     log_sum = tl.load(log_sum_ptr + queries, mask=queries < n_tokens, other=0.0)
     d_q = tl.zeros([BLOCK, BLOCK_WIDTH], tl.float32)
-    for start in range(tl.load(first_ptr + begin) // BLOCK * BLOCK, begin + BLOCK, BLOCK):
+    end = begin + BLOCK if CAUSAL else n_tokens
+    for start in range(tl.load(first_ptr + begin) // BLOCK * BLOCK, end, BLOCK):
         keys = start + tl.arange(0, BLOCK)
         k = _load(k_ptr, keys, k_token, n_tokens, WIDTH, BLOCK_WIDTH)
         v = _load(v_ptr, keys, v_token, n_tokens, WIDTH, BLOCK_WIDTH)
-        weights = tl.exp2(_scores(q, k, queries, keys, first, scale_log2) - log_sum[:, None])
+        weights = tl.exp2(
+            _scores(q, k, queries, keys, first, n_tokens, scale_log2, CAUSAL) - log_sum[:, None]
+        )
         d_scores = weights * (_product(g, tl.trans(v)) - along[:, None])
         d_q += _product(d_scores.to(k.dtype), k)
     _store(d_q_ptr, d_q * scale, queries, N_HEADS * WIDTH, n_tokens, WIDTH, BLOCK_WIDTH)
@@ -256,6 +268,7 @@ def _keys_kernel(
     WIDTH: tl.constexpr,
     BLOCK_WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):
     """Compute dk and dv of a block of keys, of the queries of all heads of the group."""
     N_KV_HEADS: tl.constexpr = N_HEADS // N_GROUPS
@@ -273,14 +286,16 @@ def _keys_kernel(
     d_v = tl.zeros([BLOCK, BLOCK_WIDTH], tl.float32)
     for head in range(kv_head * N_GROUPS, (kv_head + 1) * N_GROUPS):
         row = (batch * N_HEADS + head) * n_tokens
-        for start in range(begin, end, BLOCK):
+        for start in range(begin if CAUSAL else 0, end, BLOCK):
             queries = start + tl.arange(0, BLOCK)
             q = _load(q_ptr + batch * q_batch + head * q_head, queries, q_token, n_tokens, WIDTH, BLOCK_WIDTH)
             g = _load(g_ptr + batch * g_batch + head * g_head, queries, g_token, n_tokens, WIDTH, BLOCK_WIDTH)
             first = tl.load(first_ptr + queries, mask=queries < n_tokens, other=0)
             log_sum = tl.load(log_sum_ptr + row + queries, mask=queries < n_tokens, other=0.0)
             along = tl.load(along_ptr + row + queries, mask=queries < n_tokens, other=0.0)
-            weights = tl.exp2(_scores(q, k, queries, keys, first, scale_log2) - log_sum[:, None])
+            weights = tl.exp2(
+                _scores(q, k, queries, keys, first, n_tokens, scale_log2, CAUSAL) - log_sum[:, None]
+            )
             d_v += _product(tl.trans(weights.to(g.dtype)), g)
             d_scores = weights * (_product(g, tl.trans(v)) - along[:, None])
             d_k += _product(tl.trans(d_scores.to(q.dtype)), q)
@@ -289,13 +304,16 @@ def _keys_kernel(
 
 
 @torch.library.custom_op("bytemill::attend", mutates_args=())
-def _attend(q: Tensor, k: Tensor, v: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-    """Return y, (batch, n_heads, n_tokens, d), and L, (batch, n_heads, n_tokens)."""
+def attend(q: Tensor, k: Tensor, v: Tensor, first: Tensor, is_causal: bool) -> tuple[Tensor, Tensor]:
+    """Return y, (batch, n_heads, n_tokens, d), and L in base 2, (batch, n_heads, n_tokens); `first` as in `first_keys`.
+
+    Without a causal mask, all of `first` must be 0.
+    """
     q, k, v = (_rows(t) for t in (q, k, v))
-    y, log_sum = _empty_results(q, k, v, first)
+    y, log_sum = _empty_results(q, k, v, first, is_causal)
     batch, n_heads, n_tokens, width = q.shape
     if q.numel():
-        sizes = _sizes(q, k)
+        sizes = _sizes(q, k, is_causal)
         _forward_kernel[(triton.cdiv(n_tokens, sizes["BLOCK"]), batch * n_heads)](
             q,
             k,
@@ -314,15 +332,22 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, first: Tensor) -> tuple[Tensor, Ten
     return y, log_sum
 
 
-@_attend.register_fake
-def _empty_results(q: Tensor, k: Tensor, v: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-    del k, v, first
+@attend.register_fake
+def _empty_results(q: Tensor, k: Tensor, v: Tensor, first: Tensor, is_causal: bool) -> tuple[Tensor, Tensor]:
+    del k, v, first, is_causal
     return _empty_heads(q), torch.empty(q.shape[:3], device=q.device)
 
 
 @torch.library.custom_op("bytemill::attend_backward", mutates_args=())
-def _attend_backward(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, first: Tensor, y: Tensor, log_sum: Tensor
+def attend_backward(
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    first: Tensor,
+    y: Tensor,
+    log_sum: Tensor,
+    is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     g, q, k, v = (_rows(t) for t in (gradient, q, k, v))
     d_q, d_k, d_v = (_empty_heads(t) for t in (q, k, v))
@@ -334,7 +359,7 @@ def _attend_backward(
     positions = torch.arange(n_tokens, device=q.device, dtype=torch.int32).expand_as(first).contiguous()
     end = torch.searchsorted(first, positions, right=True, out_int32=True)
     scale = 1 / math.sqrt(width)
-    sizes = _sizes(q, k)
+    sizes = _sizes(q, k, is_causal)
     n_blocks = triton.cdiv(n_tokens, sizes["BLOCK"])
     numbers = (
         n_tokens,
@@ -350,23 +375,31 @@ def _attend_backward(
     return d_q, d_k, d_v
 
 
-@_attend_backward.register_fake
+@attend_backward.register_fake
 def _empty_gradients(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, first: Tensor, y: Tensor, log_sum: Tensor
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    first: Tensor,
+    y: Tensor,
+    log_sum: Tensor,
+    is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    del gradient, first, y, log_sum
+    del gradient, first, y, log_sum, is_causal
     return _empty_heads(q), _empty_heads(k), _empty_heads(v)
 
 
-def _save(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs, *output)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.is_causal = inputs
+    ctx.save_for_backward(*tensors, *output)
 
 
 def _backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return *_attend_backward(gradient, *ctx.saved_tensors), None
+    return *attend_backward(gradient, *ctx.saved_tensors, ctx.is_causal), None, None
 
 
-_attend.register_autograd(_backward, setup_context=_save)
+attend.register_autograd(_backward, setup_context=_save)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -384,7 +417,7 @@ def _batch_stride(first: Tensor) -> int:
     return first.shape[1] if first.shape[0] > 1 else 0
 
 
-def _sizes(q: Tensor, k: Tensor) -> dict[str, Any]:
+def _sizes(q: Tensor, k: Tensor, is_causal: bool) -> dict[str, Any]:
     """Return the sizes that the kernels are compiled for."""
     width = q.shape[-1]
     block_width = max(16, triton.next_power_of_2(width))
@@ -393,6 +426,7 @@ def _sizes(q: Tensor, k: Tensor) -> dict[str, Any]:
         "N_GROUPS": q.shape[1] // k.shape[1],
         "WIDTH": width,
         "BLOCK_WIDTH": block_width,
+        "CAUSAL": is_causal,
         # The blocks and their copies for pipelining stay below 99 KiB, the shared memory of the smaller GPUs, and four
         # warps of the kernel of keys would move 800 bytes of registers to memory where heads are wider than 64.
         "BLOCK": 64 if q.element_size() == 2 and width <= 128 else 32,

@@ -58,7 +58,7 @@ _PROGRAMS_PER_PROCESSOR = 4
 
 def normalized(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, *, centred: bool) -> Tensor:
     """Compute (x − mean) / √(variance + eps) · weight + bias over the last dimension; mean = 0 if not `centred`."""
-    return _normalize(x.reshape(-1, x.shape[-1]), weight, bias, eps, centred)[0].view(x.shape)
+    return normalize(x.reshape(-1, x.shape[-1]), weight, bias, eps, centred)[0].view(x.shape)
 
 
 @triton.jit
@@ -123,7 +123,7 @@ def _norm_backward_kernel(
 
 
 @torch.library.custom_op("bytemill::normalize", mutates_args=())
-def _normalize(
+def normalize(
     x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, centred: bool
 ) -> tuple[Tensor, Tensor]:
     """Return y, and the statistics (1 + centred, n_rows): scales, and means if `centred`."""
@@ -137,7 +137,7 @@ def _normalize(
     return y, statistics
 
 
-@_normalize.register_fake
+@normalize.register_fake
 def _empty_results(
     x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, centred: bool
 ) -> tuple[Tensor, Tensor]:
@@ -147,7 +147,7 @@ def _empty_results(
 
 
 @torch.library.custom_op("bytemill::normalize_backward", mutates_args=())
-def _normalize_backward(
+def normalize_backward(
     gradient: Tensor, x: Tensor, weight: Tensor, statistics: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of x, weight and bias; the last is empty without a bias."""
@@ -177,7 +177,7 @@ def _normalize_backward(
     return d_x, d_weight.sum(0).to(weight.dtype), sum_bias
 
 
-@_normalize_backward.register_fake
+@normalize_backward.register_fake
 def _empty_gradients(
     gradient: Tensor, x: Tensor, weight: Tensor, statistics: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -193,11 +193,11 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 
 def _backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    d_x, d_weight, d_bias = _normalize_backward(gradient, *ctx.saved_tensors, ctx.has_bias)
+    d_x, d_weight, d_bias = normalize_backward(gradient, *ctx.saved_tensors, ctx.has_bias)
     return d_x, d_weight, d_bias if ctx.has_bias else None, None, None
 
 
-_normalize.register_autograd(_backward, setup_context=_save)
+normalize.register_autograd(_backward, setup_context=_save)
 
 
 def _block(width: int) -> tuple[int, int]:
