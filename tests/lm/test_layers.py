@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.nn import functional
 
@@ -124,6 +124,8 @@ def test_rms_norm(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale: 
 def test_layer_norm(shape: tuple[int, ...], dtype: torch.dtype, seed: int, scale: float) -> None:
     shape = (*shape[:-1], shape[-1] + 1)  # a single number has no variance
     x = drawn(seed, *shape, dtype=dtype, scale=scale)
+    # The gradient of a row whose numbers are nearly equal is that of rounding, up to 300 times as large.
+    assume(float(x.detach().float().std(-1).min()) > 0.05 * scale)
     weight, bias = drawn(seed + 1, shape[-1], dtype=dtype), drawn(seed + 2, shape[-1], dtype=dtype)
     layer = LayerNorm(shape[-1], dtype=dtype)
     layer.load_state_dict({"weight": weight, "bias": bias})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn import Parameter, functional
+from torch.nn import Parameter
 
 from bytemill.lm.tensors import is_sharded, local
 
@@ -156,7 +156,8 @@ class ShardUnit:
         for part in self._trained:
             if part.whole.grad is not None:
                 rows = part.whole.grad.reshape(len(part.whole), -1)
-                rows = functional.pad(rows, (0, 0, 0, len(part.memory) - len(rows)))
+                padding = rows.new_zeros(len(part.memory) - len(rows), rows.shape[1])
+                rows = torch.cat((rows, padding))
                 sums[:, part.share] = rows.view(self._count, -1)
                 part.whole.grad = None
         own = torch.empty_like(self._flat)
