@@ -292,7 +292,18 @@ def test_a_page_of_an_older_server_says_so_and_comes_back(open_page: Open, tmp_p
         until(page, "document.querySelector('.flow')?.textContent.includes('before')")
 
 
-def test_the_page_reconnects_when_the_server_is_started_again(open_page: Open, root: Path):
+def test_the_page_reconnects_when_the_server_is_started_again(
+    open_page: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from bytemill.lm.generation import decoding
+
+    draw = decoding.draw
+
+    def slow_draw(*arguments: Any) -> int:
+        time.sleep(0.01)  # the text must not end before the server does, however busy the machine is
+        return draw(*arguments)
+
+    monkeypatch.setattr(decoding, "draw", slow_draw)
     address = listen(port=0)
     port = address.socket.getsockname()[1]
     with running(Library(root), address) as url:
