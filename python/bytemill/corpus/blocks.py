@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 _WORD_START = re.compile(rb"\s\S")
-"""Where every pattern ends a pre-token. Text without it is held in memory as a whole while it is encoded."""
+"""White space before another character: every pattern ends a pre-token there, so a block may end there. A text that has
+no such place is held in memory whole while it is encoded."""
 
 
 def read_text(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:

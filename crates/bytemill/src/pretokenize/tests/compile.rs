@@ -29,7 +29,9 @@ fn expressions_are_recognized_however_they_are_spelled() {
         assert_eq!(found.spec, spec, "{expression}");
         assert!(matches!(Pattern::new(Some(&expression)).unwrap(), Pattern::Named(_)), "{expression}");
     }
-    for (named, spec) in NAMED.iter().zip([GPT2, CL100K, LLAMA3, O200K, QWEN2, TEKKEN]) {
+    let specs = [GPT2, CL100K, LLAMA3, O200K, QWEN2, TEKKEN];
+    assert_eq!(NAMED.len(), specs.len(), "a named pattern lacks its rules here");
+    for (named, spec) in NAMED.iter().zip(specs) {
         assert_eq!(rules(&[named.expression]).unwrap().spec, spec, "{}", named.name);
         assert_eq!(NamedPattern::find(named.expression).unwrap().name, named.name);
     }
