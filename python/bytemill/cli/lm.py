@@ -443,6 +443,53 @@ def plan(
     write_plan(planned, config, as_json=as_json)
 
 
+@app.command(
+    sort_key=7,
+    help_flags=("--help", "-h", HELP_ALL),
+    help_epilogue="""Examples:
+  bytemill lm profile mine                       the step of the run in folder mine
+  bytemill lm profile stories.toml --trace step.json
+  bytemill lm profile mine --training.strategy bucketed --devices 2
+
+A trace opens in https://ui.perfetto.dev or in chrome://tracing.""",
+)
+def profile(
+    config: Annotated[
+        Path | None, Parameter(name="CONFIG", help="TOML file with settings, or a run folder.")
+    ] = None,
+    /,
+    *,
+    settings: Settings = _UNSET,
+    steps: Annotated[int, Parameter(validator=Number(gte=1), help="Measured steps.")] = 5,
+    warmup: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Steps before them, which compile and allocate.")
+    ] = 3,
+    trace: Annotated[
+        Path | None, Parameter(help="Write the events of the measured steps to this file, as a Chrome trace.")
+    ] = None,
+    devices: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Number of processes on this machine, one per GPU.")
+    ] = 1,
+    threads: options.ModelThreads = None,
+    as_json: options.Json = False,
+) -> None:
+    """Measure a training step: time, communication, memory and FLOPs by part.
+
+    The steps are those of `bytemill lm train` with the same settings, on new
+    weights. The folder of the run is not changed.
+    """
+    from bytemill.cli.lm_views import write_step_profile
+    from bytemill.lm.device import use_threads
+    from bytemill.lm.training.launch import profile_on_devices
+
+    use_threads(threads)
+    measured = profile_on_devices(
+        resolve_options(config, settings), devices, n_steps=steps, n_warmup=warmup, trace=trace
+    )
+    if measured is not None:
+        write_step_profile(measured, as_json=as_json)
+
+
 app.command(
     lm_interchange.import_weights,
     name="import",

@@ -1,14 +1,15 @@
-"""Print plans of language models, as tables or JSON."""
+"""Print plans of language models and profiles of their training steps, as tables or JSON."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from bytemill.cli import output
-from bytemill.system.units import format_bytes, format_count, format_share
+from bytemill.system.units import format_bytes, format_count, format_seconds, format_share, plural
 
 if TYPE_CHECKING:
     from bytemill.lm.planning import Plan
+    from bytemill.lm.training.step_profile import StepProfile
 
 
 def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
@@ -62,6 +63,66 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
             )
         )
     output.write_fields(summary)
+
+
+def write_step_profile(profile: StepProfile, *, as_json: bool) -> None:
+    """Print the time, communication, memory and FLOPs of a training step."""
+    if as_json:
+        output.write_json(profile.to_dict())
+        return
+    in_processes = f", {profile.n_processes} processes" if profile.n_processes > 1 else ""
+    output.write_line(
+        f"a step of {format_count(profile.tokens_per_step)} tokens on {profile.device}, {profile.precision}"
+        f"{in_processes}: {format_seconds(profile.seconds)}, mean of {plural(profile.n_steps, 'step')}"
+    )
+    output.write_line()
+    planned = sum(profile.planned_flops.values()) / profile.n_processes
+    rows: list[tuple[str, ...]] = []
+    for phase, seconds in profile.phases.items():
+        rate = profile.phase_flops.get(phase, 0) / seconds if seconds else 0
+        rows.append(
+            (
+                phase,
+                format_seconds(seconds),
+                format_share(seconds / profile.seconds),
+                f"{_flops(rate)}/s" if rate else "",
+            )
+        )
+    rate = planned / profile.seconds
+    rows.append(("step", format_seconds(profile.seconds), "", f"{_flops(rate)}/s"))
+    output.write_table(("phase", "time", "share", "rate"), rows, right=(1, 2, 3))
+    if profile.peak_flops is not None:
+        share = rate * profile.n_processes / profile.peak_flops
+        output.write_line(f"the step reaches {format_share(share)} of the device's rate of FLOPs")
+    if (sent := profile.communication) is not None:
+        output.write_line(
+            f"communication: {sent.n_messages:,.0f} messages, {format_seconds(sent.seconds)}, of which "
+            f"{format_seconds(sent.hidden_seconds)} hidden behind computing and {format_seconds(sent.exposed_seconds)} "
+            "exposed"
+        )
+    output.write_line()
+    memory = [
+        (part, "not counted" if n_bytes is None else format_bytes(n_bytes), format_bytes(planned))
+        for part, planned in profile.planned_memory.items()
+        for n_bytes in (profile.memory[part],)
+    ]
+    output.write_table(("memory", "measured", "planned"), memory, right=(1, 2))
+    output.write_line(f"peak of the {_whose_peak(profile.device)}: {format_bytes(profile.peak_memory)}")
+    output.write_line()
+    counted = profile.flops
+    flops = [
+        (part, "" if counted is None else _flops(counted[part]), _flops(planned))
+        for part, planned in profile.planned_flops.items()
+    ]
+    if counted is None:
+        output.write_line("torch cannot count the FLOPs of this model without computing it")
+    elif counted["other"]:
+        flops.append(("other", _flops(counted["other"]), ""))
+    output.write_table(("FLOPs of a step", "counted", "planned"), flops, right=(1, 2))
+
+
+def _whose_peak(device: str) -> str:
+    return "process" if device == "cpu" else "device's memory"
 
 
 def _write_parts(title: str, parts: dict[str, int], render: Any) -> None:

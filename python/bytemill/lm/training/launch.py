@@ -31,6 +31,7 @@ from bytemill.lm.processes import RENDEZVOUS, Processes, processes_from_environm
 from bytemill.lm.training.config import Resolved, config_from_dict
 from bytemill.lm.training.data import check_division
 from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.step_profile import StepProfile, profile_step
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:
@@ -130,6 +131,45 @@ def train_on_devices(
     """
     if n_devices == 1:
         return train(resolved, overwrite=overwrite, on_record=on_record)
+    _run_processes(resolved, n_devices, {"overwrite": overwrite}, on_record)
+    return RunFolder(resolved.config.run.folder)
+
+
+def profile_on_devices(
+    resolved: Resolved, n_devices: int = 1, *, trace: str | Path | None = None, **steps: int
+) -> StepProfile | None:
+    """Measure a training step on several devices of this machine; see `step_profile.profile_step`.
+
+    Args:
+        resolved: Settings of the run.
+        n_devices: Number of processes. With 1, this process measures.
+        trace: See `profile_step`.
+        steps: Further arguments of `profile_step`.
+
+    Returns:
+        The profile; None in a process of torchrun that is not the first.
+
+    Raises:
+        BytemillError: As in `profile_step`, and as in `train_on_devices`.
+    """
+    if n_devices == 1:
+        measured = profile_step(resolved, trace=trace, **steps)
+        return measured if processes_from_environment().is_first else None
+    found: list[StepProfile] = []
+
+    def keep(record: dict[str, Any]) -> None:
+        if record["kind"] == "profile":
+            found.append(StepProfile.from_dict(record["profile"]))
+
+    request = {"profile": {**steps, "trace": None if trace is None else str(trace)}}
+    _run_processes(resolved, n_devices, request, keep)
+    return found[0]
+
+
+def _run_processes(
+    resolved: Resolved, n_devices: int, request: dict[str, Any], on_record: OnRecord | None
+) -> None:
+    """Start processes with a request for `main`, and wait until all have ended; see `train_on_devices`."""
     if processes_from_environment().count > 1:
         raise RunConfigError(
             f"{n_devices} processes were requested in a process of torchrun",
@@ -138,7 +178,7 @@ def train_on_devices(
     training, processes = resolved.config.training, Processes(count=n_devices, local_count=n_devices)
     check_division(training, n_devices)  # like the next line, raises before the processes start
     processes.device(training.device)
-    request = {"config": resolved.config.to_dict(), "origins": resolved.origins, "overwrite": overwrite}
+    request |= {"config": resolved.config.to_dict(), "origins": resolved.origins}
     with (
         tempfile.TemporaryDirectory(prefix="bytemill-") as folder,
         _Group(on_record) as group,
@@ -151,7 +191,6 @@ def train_on_devices(
             raise _failure(group, resolved.config.run.folder)
         if any(each.process.returncode == _INTERRUPTED for each in group.ranks):
             raise KeyboardInterrupt
-    return RunFolder(resolved.config.run.folder)
 
 
 def _run(group: _Group, stop: StopRequest) -> None:
@@ -253,7 +292,7 @@ def _signal_name(exit_code: int) -> str | None:
 
 
 def main() -> int:
-    """Train as one process of a run, with the settings in the first line of standard input; return the exit code."""
+    """Train or measure as one process of a run, as the first line of standard input says; return the exit code."""
     # Only records may go to the pipe; what libraries print goes to standard error.
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -261,7 +300,12 @@ def main() -> int:
     Thread(target=_exit_with_the_launcher, daemon=True).start()
     resolved = Resolved(config_from_dict(request["config"]), request["origins"])
     try:
-        train(resolved, overwrite=request["overwrite"], on_record=lambda record: _send(pipe, record))
+        if "profile" in request:
+            measured = profile_step(resolved, **request["profile"])
+            if processes_from_environment().is_first:
+                _send(pipe, {"kind": "profile", "profile": measured.to_dict()})
+        else:
+            train(resolved, overwrite=request["overwrite"], on_record=lambda record: _send(pipe, record))
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BaseException as error:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.profiler import record_function
 
 from bytemill.errors import NotFiniteError, TrainingDivergedError
 from bytemill.lm.batches import MarkedDocuments, PackedBatches, key_of, spread_starts
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
     from bytemill.lm.training.config import Resolved
     from bytemill.lm.training.run import Run, Task
     from bytemill.lm.training.run_folder import RunFolder
+
+PHASES = ("data", "forward", "backward", "optimizer")
+"""Parts of a step that torch's profiler sees under these names; see `step_profile`."""
 
 
 def train(
@@ -128,16 +132,16 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
             run.task.begin(run)
         speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
-        unread: deque[_Step] = deque()
+        unread: deque[StepInFlight] = deque()
         while run.step < config.training.steps:
             speed.start()
             set_rates(run.optimizer, run.step, config)
-            unread.append(_take_step(run, compute_losses, record))
+            unread.append(take_step(run, compute_losses, record))
             run.step += 1
             # On a GPU, the numbers of a step are read while the next one runs, so that the GPU never waits.
             n_left = 1 if unread[-1].is_updated and not _is_anything_due(run) else 0
             n_finished = max(0, len(unread) - n_left)
-            speed.stop(sum(_finish_step(run, unread.popleft(), record) for _ in range(n_finished)))
+            speed.stop(sum(finish_step(run, unread.popleft(), record) for _ in range(n_finished)))
             if is_due(run, config.run.log_every) and run.recent.n_steps:
                 record(
                     "step",
@@ -151,7 +155,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
             run.check.raise_damage()
             must_stop = stop.requested_anywhere()
             if must_stop and unread:
-                _finish_step(run, unread.popleft(), record)
+                finish_step(run, unread.popleft(), record)
             save_if_due(run, record, now=must_stop)
             if must_stop:
                 raise KeyboardInterrupt
@@ -190,7 +194,7 @@ def _progress(run: Run) -> dict[str, float]:
     return {"learning_rate": lr, "n_tokens": run.n_tokens, "epoch": run.batches.epoch}
 
 
-def _diverged(run: Run, step: _Step) -> TrainingDivergedError:
+def _diverged(run: Run, step: StepInFlight) -> TrainingDivergedError:
     saved = f"the last checkpoint is {run.saved}" if run.saved else "no checkpoint was saved yet"
     return TrainingDivergedError(
         f"the loss or gradient was not finite in {run.n_bad} consecutive steps up to step {step.number + 1}; its batch "
@@ -266,17 +270,19 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor
     for index, size in enumerate(passes):
         first = run.batches.position + run.processes.rank * size
         n_own = run.batches.n_targets(first, size)
-        inputs, targets = run.reader.take(size, run.step)
+        with record_function("data"):
+            inputs, targets = run.reader.take(size, run.step)
         if not n_own:  # as windows of conversations may have; the loss needs a target, and its share is 0
             targets[:, 0] = inputs[:, 0]
         with _exchanged(run, compute_losses, now=index == len(passes) - 1):
-            with autocast(run.device, run.dtype):
+            with record_function("forward"), autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
             # Gradients are averaged over the processes. Without padding, the divisor of equal passes is their number.
             divisor = n_all / (n_own * run.processes.count) if n_own else math.inf
             share = loss / divisor
             scaled = share if run.scale is None else share * run.scale.value
-            scaled.backward()  # pyright: ignore[reportUnknownMemberType]
+            with record_function("backward"):
+                scaled.backward()  # pyright: ignore[reportUnknownMemberType]
         total += cross_entropy / divisor
         own = targets >= 0 if n_own < targets.numel() else ...
         if n_own:
@@ -288,7 +294,7 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor
 
 
 @dataclass(frozen=True)
-class _Step:
+class StepInFlight:
     """A step whose numbers may still be computed by the device."""
 
     number: int
@@ -300,25 +306,27 @@ class _Step:
     numbers: DeviceNumbers
     """Mean cross-entropy of this process, bytes of its tokens, and the gradient norm."""
     is_updated: bool
-    """The weights are updated already, unless the norm is not finite; otherwise `_finish_step` updates them."""
+    """The weights are updated already, unless the norm is not finite; otherwise `finish_step` updates them."""
 
 
-def _take_step(run: Run, compute_losses: LossFunction, record: Recorder) -> _Step:
+def take_step(run: Run, compute_losses: LossFunction, record: Recorder) -> StepInFlight:
     """Compute the gradients of a step, and update the weights if that needs no decision of this program."""
     options, optimizer = run.config.optimizer, run.optimizer
     loss, n_tokens, n_bytes = (
         accumulate_gradients(run, compute_losses) if run.task is None else run.task.accumulate(run, record)
     )
-    norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
+    with record_function("optimizer"):
+        norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
     numbers = DeviceNumbers([loss, n_bytes, norm], run.device)
     is_updated = optimizer.can_skip and run.scale is None and run.average is None and not options.skip_spikes
     if is_updated:
         # With several processes, a loss that is not finite in one of them makes the common gradient so.
-        optimizer.step_if_finite(norm if run.processes.count > 1 else norm + 0 * loss)
-    return _Step(run.step, run.batches.position, n_tokens, numbers, is_updated)
+        with record_function("optimizer"):
+            optimizer.step_if_finite(norm if run.processes.count > 1 else norm + 0 * loss)
+    return StepInFlight(run.step, run.batches.position, n_tokens, numbers, is_updated)
 
 
-def _finish_step(run: Run, step: _Step, record: Recorder) -> int:
+def finish_step(run: Run, step: StepInFlight, record: Recorder) -> int:
     """Read the numbers of a step, decide on its update where that is left, and record what is unusual.
 
     Returns:
@@ -338,9 +346,10 @@ def _finish_step(run: Run, step: _Step, record: Recorder) -> int:
         if not (math.isfinite(norm) and (is_finite or run.processes.count > 1)):
             run.optimizer.forget_step()
     elif is_taken:
-        run.optimizer.step()
-        if run.average:
-            run.average.update()
+        with record_function("optimizer"):
+            run.optimizer.step()
+            if run.average:
+                run.average.update()
     if not step.is_updated:
         run.optimizer.zero_grad(set_to_none=True)
     is_overflow = run.scale is not None and run.scale.update(is_finite=is_finite)
