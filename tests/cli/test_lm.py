@@ -517,3 +517,14 @@ def test_a_number_of_devices_that_does_not_divide_the_batch_is_an_error(data: st
     assert "cannot be divided evenly among 3 processes" in outcome.err
     assert "hint: start 1, 2 or 4 processes, or change --training.batch-size" in outcome.err
     assert not Path("mine").exists()
+
+
+def test_plan_prints_the_run_of_a_depth(run: Run) -> None:
+    options = ("--model.vocab-size", "500", "--model.context-length", "64")
+    planned = json.loads(run("lm", "plan", "--depth", "2", *options, "--json").out)
+    assert planned["run"]["model.d_model"] == 128
+    assert planned["training_tokens"] == planned["run"]["tokens"]
+    assert planned["batch_size"] == planned["run"]["training.batch_size"]
+    text = run("lm", "plan", "--depth", "2", *options).out
+    assert f"optimizer.learning_rate  {planned['run']['optimizer.learning_rate']:g}" in text
+    assert "there is nothing to plan" in run("lm", "plan").err

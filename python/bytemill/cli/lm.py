@@ -374,22 +374,36 @@ app.command(
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
   bytemill lm plan stories.toml --memory 24GB --device rtx4090 \\
     --precision bfloat16
-  bytemill lm plan tiny --model.num-layers 8 --json""",
+  bytemill lm plan tiny --model.num-layers 8 --json
+  bytemill lm plan --depth 12 --model.vocab-size 32768""",
 )
 def plan(
     config: Annotated[
-        str,
+        str | None,
         Parameter(
             name="PRESET|CONFIG", help=f"A preset ({', '.join(PRESETS)}), a TOML file or a run folder."
         ),
-    ],
+    ] = None,
     /,
     *,
     settings: HiddenSettings = _UNSET,
     memory: Annotated[
         str | None, Parameter(help="Memory of the device, such as 80GB; also prints the largest batch.")
     ] = None,
-    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Sequences per batch.")] = 1,
+    depth: Annotated[
+        int | None,
+        Parameter(
+            validator=Number(gte=1),
+            help="Number of blocks from which the sizes follow, and the run's learning rate, batch and tokens; as "
+            "--model.depth in `bytemill lm train`.",
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        Parameter(
+            validator=Number(gte=1), help="Sequences per batch; by default 1, or the run's with --depth."
+        ),
+    ] = None,
     optimizer: Annotated[OptimizerName, Parameter(help="Optimizer whose state is counted.")] = "adamw",
     precision: Annotated[
         Precision,
@@ -425,13 +439,23 @@ def plan(
     from bytemill.cli.lm_views import write_plan
     from bytemill.lm.planning import plan_for
 
-    if config not in PRESETS and not Path(config).exists():
+    if config is None and depth is None:
+        raise RunConfigError(
+            "there is nothing to plan", hint="name a preset, a TOML file or a run folder, or add --depth D"
+        )
+    if config is not None and config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))
-    resolved = resolve_options(config, settings, is_plan=True).config
+    layer = None if depth is None else ("--depth", {"model.depth": depth})
+    resolved = resolve_options(config, settings, is_plan=True, defaults=layer).config
+    run = resolved.training
+    if depth is not None:
+        batch_size = run.batch_size if batch_size is None else batch_size
+        per_step = run.batch_size * run.accumulation * resolved.model.context_length
+        training_tokens = training_tokens or run.steps * per_step
     planned = plan_for(
         resolved.model,
         memory=memory,
-        batch_size=batch_size,
+        batch_size=batch_size or 1,
         optimizer=optimizer,
         precision=precision,
         average=resolved.optimizer.ema_decay > 0,
@@ -440,7 +464,7 @@ def plan(
         utilization=utilization,
         training_tokens=training_tokens,
     )
-    write_plan(planned, config, as_json=as_json)
+    write_plan(planned, config or f"depth {depth}", resolved if depth is not None else None, as_json=as_json)
 
 
 @app.command(
@@ -488,6 +512,69 @@ def profile(
     )
     if measured is not None:
         write_step_profile(measured, as_json=as_json)
+
+
+@app.command(
+    name="batch-size",
+    sort_key=7,
+    help_epilogue="""Examples:
+  bytemill lm batch-size mine -o mine-batches
+  bytemill lm batch-size mine -o mine-batches --batch-sizes 8 16 32 64 128 \\
+    --branch-tokens 2M --repetitions 5""",
+)
+def batch_size(
+    run: Annotated[Path, Parameter(name="RUN", help="Folder of a run with validation data.")],
+    /,
+    *,
+    output_folder: Annotated[
+        Path, Parameter(name=("--output", "-o"), help="Folder for the branches and the result.")
+    ],
+    batch_sizes: Annotated[
+        tuple[int, ...],
+        Parameter(
+            consume_multiple=True,
+            help="Sequences per step, at least four numbers; by default those of the run times 1/4, 1/2, 1, 2, 4, 8.",
+        ),
+    ] = (),
+    branch_tokens: Annotated[
+        int | None,
+        Parameter(
+            validator=Number(gte=1),
+            converter=options.count,
+            help="Tokens of each branch; by default a tenth of those that the run has seen.",
+        ),
+    ] = None,
+    repetitions: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Branches of each size, on different data.")
+    ] = 3,
+    threads: options.ModelThreads = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find the critical batch size of a run at its last checkpoint.
+
+    Branches of the run learn from the same number of tokens in steps of different
+    size. Up to the critical size larger batches learn about as much. Ctrl-C stops;
+    the same command resumes.
+    """
+    from bytemill.cli.lm_views import write_batch_sizes
+    from bytemill.lm.batch_size import measure_batch_size
+    from bytemill.lm.device import use_threads
+
+    use_threads(threads)
+    with (
+        interruptible("run the same command again to resume"),
+        output.progress_of_long_work("training branches", "branches", quiet=quiet) as progress,
+    ):
+        measured = measure_batch_size(
+            run,
+            output_folder,
+            batch_sizes=batch_sizes,
+            tokens=branch_tokens,
+            repetitions=repetitions,
+            on_branch=progress,
+        )
+    write_batch_sizes(measured, as_json=as_json)
 
 
 app.command(

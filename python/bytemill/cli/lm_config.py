@@ -15,6 +15,7 @@ from bytemill.lm.planning import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import (
     DEFAULT_PRESET,
+    DERIVING,
     SECTIONS,
     Resolved,
     environment_layers,
@@ -43,7 +44,7 @@ _TUNING = "tuning"
 _USUAL = {
     *("data.tokenizer", "data.train", "data.validation", "run.folder", "run.sample_every"),
     *("training.steps", "training.batch_size", "training.init_from", "training.device"),
-    *("model.preset", "model.context_length", "optimizer.learning_rate"),
+    *("model.preset", "model.depth", "model.context_length", "optimizer.learning_rate"),
 }
 """Settings that `--help` shows; `--help-all` shows all."""
 _DEFAULTS = {
@@ -149,9 +150,12 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
 
 def _section(section: str) -> tuple[str, Any, Any]:
     options: list[tuple[str, Any, Any]] = []
-    if section == "model":
-        about = f"Named shape that sets all sizes, also those of CONFIG: {_presets_with_sizes()}."
-        options.append(_option(section, "preset", DEFAULT_PRESET, about))
+    for key, (_, about) in DERIVING.items():
+        table, _, name = key.partition(".")
+        is_preset = key == "model.preset"
+        text = f"{about}: {_presets_with_sizes()}." if is_preset else f"{about}."
+        if table == section:
+            options.append(_option(section, name, DEFAULT_PRESET if is_preset else None, text))
     shape = PRESETS[DEFAULT_PRESET].to_flat()
     for name, info in SECTIONS[section].fields_by_name().items():
         default = shape[name] if section == "model" else info.default

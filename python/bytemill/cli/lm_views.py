@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import math
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from bytemill.cli import output
 from bytemill.system.units import format_bytes, format_count, format_seconds, format_share, plural
 
 if TYPE_CHECKING:
+    from bytemill.lm.batch_size import BatchSizes
     from bytemill.lm.planning import Plan
+    from bytemill.lm.training.config import TrainConfig
     from bytemill.lm.training.step_profile import StepProfile
 
 
-def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
-    """Print the parameters, memory, FLOPs and training time of a model."""
+def write_plan(plan: Plan, name: str, run: TrainConfig | None = None, *, as_json: bool) -> None:
+    """Print the parameters, memory, FLOPs and training time of a model.
+
+    Args:
+        plan: The plan.
+        name: Name of the model.
+        run: Settings of a run to print as well.
+        as_json: Print JSON.
+    """
+    chosen = {} if run is None else _chosen(run)
     if as_json:
-        output.write_json({"model": name, **plan.to_dict()})
+        output.write_json({"model": name, **({"run": chosen} if chosen else {}), **plan.to_dict()})
         return
     memory, batch = plan.memory, plan.batch_size
     output.write_line(output.styled(f"{name}: {format_count(sum(plan.parameters.values()))} parameters", "1"))
     output.write_line()
+    if chosen:
+        output.write_line(output.styled("  the run", "2"))
+        rows = [
+            (key, f"{value:g}" if isinstance(value, float) else f"{value:,}") for key, value in chosen.items()
+        ]
+        output.write_fields(rows, indent="    ")
+        output.write_line()
     _write_parts("parameters", plan.parameters, format_count)
     output.write_line()
     rows = [
@@ -63,6 +82,24 @@ def write_plan(plan: Plan, name: str, *, as_json: bool) -> None:
             )
         )
     output.write_fields(summary)
+
+
+def _chosen(run: TrainConfig) -> dict[str, int | float]:
+    """Return the settings that follow from a depth, by key."""
+    training, model = run.training, run.model
+    per_step = training.batch_size * training.accumulation * model.context_length
+    return {
+        "model.d_model": model.d_model,
+        "model.num_layers": model.num_layers,
+        "model.num_heads": model.num_heads,
+        "model.d_ff": model.d_ff,
+        "optimizer.learning_rate": run.optimizer.learning_rate,
+        "training.batch_size": training.batch_size,
+        "training.accumulation": training.accumulation,
+        "training.steps": training.steps,
+        "tokens per step": per_step,
+        "tokens": training.steps * per_step,
+    }
 
 
 def write_step_profile(profile: StepProfile, *, as_json: bool) -> None:
@@ -119,6 +156,44 @@ def write_step_profile(profile: StepProfile, *, as_json: bool) -> None:
     elif counted["other"]:
         flops.append(("other", _flops(counted["other"]), ""))
     output.write_table(("FLOPs of a step", "counted", "planned"), flops, right=(1, 2))
+
+
+def write_batch_sizes(measured: BatchSizes, *, as_json: bool) -> None:
+    """Print what the branches of a run reached, and the critical batch size."""
+    if as_json:
+        output.write_json(measured.to_dict())
+        return
+    bend = measured.bend
+    output.write_line(
+        f"{measured.run} at step {measured.step:,}: {measured.before:.4f} bits per byte; branches of "
+        f"{format_count(measured.n_tokens)} tokens"
+    )
+    output.write_line()
+    rows = [
+        (
+            f"{size:,}",
+            f"{measured.n_tokens // size:,}",
+            f"{rate:.2e}",
+            f"{fmean(bits):.4f}",
+            f"{measured.before - fmean(bits):.4f}",
+            f"{bend.improvement(size):.4f}",
+        )
+        for size, rate, bits in zip(
+            measured.batch_tokens, measured.learning_rates, measured.bits_per_byte, strict=True
+        )
+    ]
+    header = ("tokens per step", "steps", "learning rate", "bits per byte", "improvement", "fitted")
+    output.write_table(header, rows, right=range(6))
+    output.write_line()
+    if not math.isfinite(bend.critical):
+        output.write_line(
+            f"no bend up to {measured.batch_tokens[-1]:,} tokens per step: the critical batch size is larger; try "
+            "larger --batch-sizes"
+        )
+        return
+    high = f"{bend.high:,.0f}" if math.isfinite(bend.high) else "no bound"
+    interval = "" if math.isnan(bend.low) else f" (95 % interval {bend.low:,.0f} to {high})"
+    output.write_line(f"critical batch size: {bend.critical:,.0f} tokens{interval}")
 
 
 def _whose_peak(device: str) -> str:
