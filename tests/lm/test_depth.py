@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.depth import depth_settings, depth_shape
-from bytemill.lm.planning import n_parameters
+from bytemill.lm.planning import flops_per_token, n_parameters
 from bytemill.lm.training.config import config_to_toml, file_layer, resolve
 
 DEPTH = {"model.depth": 3, "model.vocab_size": 500, "model.context_length": 64}
@@ -23,13 +23,13 @@ def test_the_run_of_a_depth_has_the_tokens_of_its_parameters(depth: int, context
     n_tokens = ratio * n_parameters(shape)
     assert abs(found["training.steps"] * per_step - n_tokens) <= per_step
     # Within the rounding to a power of two, and to whole passes.
-    wanted = 2**19 * (n_tokens / 2.5e9) ** 0.383
+    wanted = 0.2920 * (n_tokens * flops_per_token(shape)) ** 0.3271
     assert 0.5 < per_step / wanted < 2 or per_step == context
 
 
 def test_a_deeper_model_is_wider_and_learns_more_slowly() -> None:
     shallow, deep = (depth_settings(depth_shape(depth)) for depth in (4, 16))
-    assert deep["optimizer.learning_rate"] == pytest.approx(shallow["optimizer.learning_rate"] / 2, rel=0.05)
+    assert deep["optimizer.learning_rate"] < shallow["optimizer.learning_rate"] / 1.5
     assert deep["training.steps"] > shallow["training.steps"]
     assert depth_shape(16).d_model == 4 * depth_shape(4).d_model
 

@@ -5,9 +5,8 @@ batch and the learning rate from these. The rules, in the order in which they ar
 
 - width 64 · depth, one head per 64 numbers, SwiGLU, QK-norm, an output layer of its own;
 - tokens: `tokens_per_parameter` for each parameter, 20 by default (Hoffmann et al. 2022);
-- tokens per step: 2¹⁹ · (tokens / 2.5e9)^0.383, rounded to a power of two. Bergsma et al. 2025 find that the best batch
-  size depends on the tokens alone, with this exponent. 2.5e9 tokens are those of GPT-2's 124 million parameters;
-- learning rate of AdamW: 1.8e-3 · √(768 / width).
+- FLOPs C of the whole run, from which follow, as Bi et al. 2024 ("DeepSeek LLM") have fitted them for AdamW,
+  0.2920 · C^0.3271 tokens per step, rounded to a power of two, and the learning rate 0.3118 · C^−0.1250.
 """
 
 from __future__ import annotations
@@ -17,14 +16,10 @@ from typing import Any
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.model_config import AttentionConfig, ModelConfig
-from bytemill.lm.planning import TOKENS_PER_PARAMETER, n_parameters
+from bytemill.lm.planning import TOKENS_PER_PARAMETER, flops_per_token, n_parameters
 from bytemill.lm.presets import PRESETS
 
 WIDTH_PER_LAYER = 64
-_REFERENCE_TOKENS = 2.5e9
-_REFERENCE_BATCH = 2**19
-_BATCH_EXPONENT = 0.383
-_REFERENCE_RATE, _REFERENCE_WIDTH = 1.8e-3, 768
 _LARGEST_PASS = 2**14
 """Tokens of a forward pass; larger steps are accumulated."""
 
@@ -74,7 +69,8 @@ def depth_settings(
         `optimizer.learning_rate`, `training.batch_size`, `training.accumulation` and `training.steps`.
     """
     n_tokens = tokens_per_parameter * n_parameters(config)
-    wanted = _REFERENCE_BATCH * (n_tokens / _REFERENCE_TOKENS) ** _BATCH_EXPONENT
+    flops = n_tokens * flops_per_token(config)
+    wanted = 0.2920 * flops**0.3271
     sequences = max(1, round(2 ** round(math.log2(wanted)) / config.context_length))
     if batch_size is None:
         most = max(1, _LARGEST_PASS // config.context_length)
@@ -82,9 +78,8 @@ def depth_settings(
     if accumulation is None:
         accumulation = max(1, round(sequences / batch_size))
     per_step = batch_size * accumulation * config.context_length
-    rate = _REFERENCE_RATE * math.sqrt(_REFERENCE_WIDTH / config.d_model)
     return {
-        "optimizer.learning_rate": float(f"{rate:.2g}"),
+        "optimizer.learning_rate": float(f"{0.3118 * flops**-0.1250:.2g}"),
         "training.batch_size": batch_size,
         "training.accumulation": accumulation,
         "training.steps": max(1, round(n_tokens / per_step)),
