@@ -528,3 +528,13 @@ def test_plan_prints_the_run_of_a_depth(run: Run) -> None:
     text = run("lm", "plan", "--depth", "2", *options).out
     assert f"optimizer.learning_rate  {planned['run']['optimizer.learning_rate']:g}" in text
     assert "there is nothing to plan" in run("lm", "plan").err
+
+
+def test_a_draft_guesses_for_the_model(run: Run, trained: str) -> None:
+    command = f"lm generate {trained} 'the cat' --max-tokens 20 --temperature 0"
+    plain = run(command)
+    for draft in ("ngram", str(trained)):
+        outcome = run(f"{command} --draft {draft}")
+        assert outcome.out == plain.out
+        assert "tokens per pass of the model" in outcome.err
+    assert "draft-tokens" in run(f"{command} --draft ngram --draft-tokens 0").err

@@ -182,7 +182,8 @@ def tune_model(
   bytemill lm generate mine "Once" --samples 3 --seed 1 --top-p 0.9
   bytemill lm generate mine "Once upon" --show-probabilities --max-tokens 10
   bytemill lm generate mine                      an interactive prompt
-  echo -n "Once" | bytemill lm generate mine -   the prompt from standard input""",
+  echo -n "Once" | bytemill lm generate mine -   the prompt from standard input
+  bytemill lm generate large "Once" --draft small --temperature 0""",
 )
 def generate(
     run: Run,
@@ -211,6 +212,16 @@ def generate(
         Literal["auto", "float32", "bfloat16"],
         Parameter(help="Type of matrix products; auto is bfloat16 on NVIDIA GPUs that have it."),
     ] = "auto",
+    draft: Annotated[
+        str | None,
+        Parameter(
+            help="Smaller model with the same tokenizer that guesses tokens, which the model then checks together; or "
+            "ngram, which looks in the text so far. Samples have the same distribution."
+        ),
+    ] = None,
+    draft_tokens: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Number of tokens that --draft guesses at once.")
+    ] = 4,
     temperature: Annotated[
         float,
         Parameter(group=SAMPLING, help="Below 1 favours likely tokens; 0 always takes the most likely one."),
@@ -271,6 +282,11 @@ def generate(
         top_p=top_p,
         min_p=min_p,
     )
+    use_threads(threads)
+    trained = load_trained(run, device, weights, kernels)
+    speculation = None
+    if draft is not None:
+        speculation = lm_generation.open_draft(draft, draft_tokens, trained, device, kernels)
     requested = GenerationOptions(
         max_tokens=max_tokens,
         sampling=sampling,
@@ -281,9 +297,8 @@ def generate(
         use_cache=not no_cache,
         precision=precision,
         with_logits=show_probabilities or as_json,
+        speculation=speculation,
     )
-    use_threads(threads)
-    trained = load_trained(run, device, weights, kernels)
     for problem in trained.refused:
         output.note(f"skipped a damaged checkpoint: {problem}")
     if prompt == "-":
@@ -299,6 +314,11 @@ def generate(
             lm_generation.write_tokens(trained, prompt or "", requested)
         else:
             lm_generation.write_text(trained, prompt or "", requested)
+    if speculation is not None and speculation.n_passes:
+        output.note(
+            f"kept {speculation.n_kept:,} of {speculation.n_guessed:,} guesses; "
+            f"{1 + speculation.n_kept / speculation.n_passes:.2f} tokens per pass of the model"
+        )
 
 
 @app.command(

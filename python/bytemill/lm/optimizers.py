@@ -90,10 +90,8 @@ class OptimizerEntry:
         return getattr(import_module(module), name)(*arguments)
 
 
-def _soap_bytes(config: ModelConfig, n_parameters: int, n_matrices: int) -> int:
-    from bytemill.lm.optim.soap import state_bytes
-
-    return state_bytes(config, n_parameters, n_matrices)
+def _soap_bytes(*arguments: Any) -> int:
+    return import_module("bytemill.lm.optim.soap").state_bytes(*arguments)
 
 
 OPTIMIZERS: dict[OptimizerName, OptimizerEntry] = {

@@ -14,6 +14,7 @@ from bytemill.lm.model import softmax
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bytemill.lm.generation.speculative import Speculation
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -103,6 +104,8 @@ class GenerationOptions:
     precision: Precision = "auto"
     with_logits: bool = True
     """Whether tokens have their logits, for `token_probabilities`; a GPU generates text faster without."""
+    speculation: Speculation | None = None
+    """Have a draft guess tokens; see `generate`."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,7 @@ def generate_text(
         with_logits=options.with_logits,
         excluded_ids=ids_without_token(tokenizer, model.config.vocab_size),
         is_last=is_last,
+        speculation=options.speculation,
     ):
         yield NewText(token.sample, token, texts[token.sample])
     for sample, stream in enumerate(streams):
