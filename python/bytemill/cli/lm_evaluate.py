@@ -9,6 +9,7 @@ from cyclopts.validators import Number
 
 from bytemill.cli import options
 from bytemill.cli.failures import interruptible
+from bytemill.cli.lm_interchange import MODEL_HELP, usable_path
 from bytemill.lm.model_config import KernelName
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 TASKS = Group("Tasks", sort_key=-2)
 ANSWERS = Group("Generated answers", sort_key=-1)
 
-Run = Annotated[Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")]
+Run = Annotated[Path, Parameter(name="RUN", help=MODEL_HELP)]
 Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
 Kernels = Annotated[
     KernelName,
@@ -158,7 +159,7 @@ def evaluate(
     core_tasks = [] if core is None else load_core(core, limit=limit)
     answers = AnswerOptions(max_tokens, samples, temperature, seed, chat=chat)
     use_threads(threads)
-    trained = load_trained(run, device, weights, kernels)
+    trained = load_trained(usable_path(run, quiet=quiet), device, weights, kernels)
     context = trained.config.model.context_length
     if stride is not None and stride > context:
         raise CycloptsError(f"--stride {stride} is more than the model's context of {context} tokens")
@@ -170,8 +171,8 @@ def evaluate(
         )
         settings: dict[str, Any] = {"batch_size": batch_size, "results": results}
         other = None
-        if against is not None and not against.is_file():
-            other = load_trained(against, device, weights, kernels)
+        if against is not None and not (other_path := usable_path(against, quiet=quiet)).is_file():
+            other = load_trained(other_path, device, weights, kernels)
         reports = _task_reports((trained, other, against), items, answers, overlap, show, settings)
         core_scores: list[CoreTaskScore] = []
         if core_tasks:
