@@ -1,6 +1,7 @@
 """`bytemill lm eval`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -242,17 +243,17 @@ def _task_reports(  # noqa: PLR0917 - the models, and how they are scored
 ) -> "list[TaskReport]":
     """Score tasks, compare with another model, and search training data for the items."""
     from bytemill.cli.lm_scores import TaskReport
-    from bytemill.experiment.accuracy_table import accuracy_rows
+    from bytemill.experiment.accuracy_table import accuracy_rows, corrected
     from bytemill.lm.benchmarks.evaluate import evaluate_task, measures, saved_score
     from bytemill.lm.benchmarks.overlap import overlap as find_overlap
 
     trained, other, against = models
     reports: list[TaskReport] = []
+    saved: dict[str, Any] = {}
+    if against is not None and other is None:  # fails before time is spent
+        saved = {items.section: measures(items, saved_score(items, against, answers)) for items in tasks}
     for items in tasks:
-        others = None
-        if against is not None and other is None:
-            others = measures(items, saved_score(items, against))  # fails before time is spent
-        found = None
+        others, found = saved.get(items.section), None
         if overlap:
             own_texts = [item.own_text for item in items.items]
             progress = show(f"searching for {items.title}", "tokens")
@@ -269,4 +270,5 @@ def _task_reports(  # noqa: PLR0917 - the models, and how they are scored
             others=others,
         )
         reports.append(TaskReport(items, score, rows, found, None if against is None else str(against)))
-    return reports
+    tables = corrected([report.rows for report in reports])
+    return [replace(report, rows=rows) for report, rows in zip(reports, tables, strict=True)]

@@ -144,7 +144,7 @@ def draw_rows(
     x -= np.log(np.exp(x).sum(1, keepdims=True))
     probabilities = np.exp(x)
     rows, n_ids = np.arange(len(x)), x.shape[1]
-    starts: NDArray[Any] = np.arange(n_ids)[::_BLOCK]
+    starts: Any = range(0, n_ids, _BLOCK)
     sums: NDArray[Any] = np.add.reduceat(probabilities, starts, axis=1, dtype=np.float64).cumsum(1)
     uniform = [float(torch.rand((), dtype=torch.float64, generator=each)) for each in generators]
     targets: NDArray[Any] = sums[:, -1] * uniform
