@@ -377,6 +377,17 @@ def test_eval_scores_tasks_beside_another_model_and_training_data(trained: str, 
     first, second = json.loads(outcome.out)["tasks"]
     assert (first["task"], second["task"], first["n_items"]) == ("arc", "gsm8k", 3)
     assert {row["measure"]: row["against"]["p"] for row in first["measures"]}["bytes"] == 1
+    assert all(row["corrected_p"] == 1 for row in (*first["measures"], *second["measures"]))
+    assert "p is corrected for 7 comparisons (Holm)" in searched.out
+    for options, message in (
+        ("--max-tokens 5", "gsm8k in scores.jsonl were made with max-tokens 4, not 5"),
+        ("--max-tokens 4 --samples 2 --temperature 1", "made with samples 1, not 2"),
+        ("--chat", "arc in scores.jsonl were made with chat False, not True"),
+    ):
+        line = f"lm eval {trained} --task arc=arc.jsonl --task gsm8k=sums.jsonl {options}"
+        refused = run(f"{line} --against scores.jsonl")
+        assert message in refused.err
+        assert "hint: compare models with the same settings: " in refused.err
     assert "of other items" in run(own, "--against", "scores.jsonl", "--limit", "2").err
     for words, message in (
         ("--task arcc=arc.jsonl", "did you mean arc?"),

@@ -139,9 +139,7 @@ def tune_model(
             name="METHOD", help="sft: on answers; dpo: on pairs of answers; grpo: on rewards of own answers."
         ),
     ],
-    model: Annotated[
-        str, Parameter(name="MODEL", help="Run folder, one of its checkpoints, or an imported model.")
-    ],
+    model: Annotated[str, Parameter(name="MODEL", help=lm_interchange.MODEL_HELP)],
     /,
     *,
     settings: TuneSettings = _UNSET_TUNING,
@@ -283,7 +281,7 @@ def generate(
         min_p=min_p,
     )
     use_threads(threads)
-    trained = load_trained(run, device, weights, kernels)
+    trained = load_trained(lm_interchange.usable_path(run), device, weights, kernels)
     speculation = None
     if draft is not None:
         speculation = lm_generation.open_draft(draft, draft_tokens, trained, device, kernels)
@@ -369,7 +367,7 @@ def chat(
     )
     use_threads(threads)
     with memory_errors("use a smaller model"):
-        trained = load_trained(run, device, weights, "auto")
+        trained = load_trained(lm_interchange.usable_path(run), device, weights, "auto")
         require_chat_template(trained.tokenizer, str(run))
         run_prompt(trained, requested, Chat(trained, system))
 
@@ -401,7 +399,8 @@ def plan(
     config: Annotated[
         str | None,
         Parameter(
-            name="PRESET|CONFIG", help=f"A preset ({', '.join(PRESETS)}), a TOML file or a run folder."
+            name="PRESET|CONFIG",
+            help=f"A preset ({', '.join(PRESETS)}), a TOML file, a run folder or a model.",
         ),
     ] = None,
     /,

@@ -74,22 +74,37 @@ def resolve_options(
     layers: list[Layer] = [] if defaults is None else [defaults]
     if config is not None and str(config) in PRESETS:
         layers.append(("the command line", {"model.preset": str(config)}))
+    elif is_plan and config is not None and _is_model(Path(config)):
+        from bytemill.lm.interchange.imported import model_settings
+
+        layers.append((str(config), model_settings(config)))
     elif config is not None:
         layers.append(file_layer(config))
     layers += environment_layers(os.environ)
     if config is not None and is_run_folder(config):
         layers.append(("the command line", {"run.folder": shown(config)}))
     layers += [(_flag(key, value), {key: value}) for key, value in _set_options(options)]
-    init_from = next((path for _, own in reversed(layers) if (path := own.get("training.init_from"))), None)
+    found = ((origin, path) for origin, own in reversed(layers) if (path := own.get("training.init_from")))
+    origin, init_from = next(found, ("", None))
     if isinstance(init_from, str):
+        from bytemill.cli.lm_interchange import usable_path
         from bytemill.lm.training.preparation import initial_layers
 
-        layers = (
-            initial_layers(init_from, Path(config) if config and is_run_folder(config) else None) + layers
-        )
+        path = str(usable_path(init_from))
+        run = Path(config) if config and is_run_folder(config) else None
+        layers = initial_layers(path, run) + layers
+        if path != init_from:
+            layers.append((origin, {"training.init_from": path}))
     tokenizer = next((name for _, own in reversed(layers) if (name := own.get("data.tokenizer"))), None)
     n_vocab = open_tokenizer(tokenizer).n_vocab if isinstance(tokenizer, str) and not is_plan else None
     return resolve(layers, n_vocab=n_vocab)
+
+
+def _is_model(path: Path) -> bool:
+    """Return True for a model that is not a run: imported, of transformers, or a GGUF file."""
+    names = ("model.json", "config.json")
+    is_run = (path / "config.toml").exists()
+    return path.suffix == ".gguf" or (not is_run and any((path / name).is_file() for name in names))
 
 
 def _set_options(options: Any) -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,7 @@ from bytemill.lm.batches import key_of
 from bytemill.lm.device import autocast, shared_cores
 from bytemill.lm.generation.core_decoder import CoreDecoder
 from bytemill.lm.generation.graph_decoder import Fetched, GraphDecoder
-from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.generation.sampling import SamplingParameters, draw, draw_rows, next_log_probabilities
 from bytemill.lm.generation.speculative import Reader, Speculation, speculate
 from bytemill.lm.generation.window import window_start
 from bytemill.lm.model import KVCache, TransformerLM
@@ -386,22 +386,31 @@ def _plain_steps(request: _Request, *, use_cache: bool) -> Iterator[Iterator[Nex
         if not np.isfinite(logits.numpy()).all():
             raise not_finite(request.model)
         logits.numpy()[:, request.excluded_ids] = -np.inf
-        yield _sampled(request, dict(zip(window.samples, logits, strict=True)), window.start)
+        yield _sampled(request, logits, window)
         n_ids = max(len(row) for row in request.rows)
         for row in request.rows:
             # Keep the batch rectangular; these ids are never read.
             row.extend(row[-1:] * (n_ids - len(row)))
 
 
-def _sampled(request: _Request, logits: dict[int, Tensor], start: int) -> Iterator[NextToken]:
-    for sample in list(request.running):
-        own, row = logits[sample], request.rows[sample]
-        past = row[request.n_padding[sample] :] if request.n_padding[sample] else row
-        log_probabilities = next_log_probabilities(own, request.parameters, past)
-        chosen = draw(log_probabilities, request.generators[sample])
-        row.append(chosen)
-        both = (own, log_probabilities)
-        yield NextToken(sample, chosen, start, lambda _, both=both: both)
+def _sampled(request: _Request, logits: Tensor, window: _Window) -> Iterator[NextToken]:
+    samples = list(request.running)
+    if samples != window.samples:
+        logits = logits[[window.samples.index(sample) for sample in samples]]
+    generators = [request.generators[sample] for sample in samples]
+    if request.parameters.keeps_all and len(samples) > 1:
+        ids, log_probabilities = draw_rows(logits, request.parameters.temperature, generators)
+    else:
+        pasts = (request.rows[sample][request.n_padding[sample] :] for sample in samples)
+        log_probabilities = [
+            next_log_probabilities(own, request.parameters, past)
+            for own, past in zip(logits, pasts, strict=True)
+        ]
+        ids = [draw(own, generator) for own, generator in zip(log_probabilities, generators, strict=True)]
+    for index, (sample, chosen) in enumerate(zip(samples, ids, strict=True)):
+        request.rows[sample].append(chosen)
+        both = (logits[index], log_probabilities[index])
+        yield NextToken(sample, chosen, window.start, lambda _, both=both: both)
 
 
 class _Window:

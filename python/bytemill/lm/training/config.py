@@ -225,6 +225,8 @@ class TuningConfig(Settings):
     """grpo: maximum tokens of an answer."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """grpo: temperature of sampling."""
+    sampling_batch: Count = 256
+    """grpo: answers that are sampled in one batch. Several processes divide the batches of a step among them."""
 
     def keyed(self) -> dict[str, Any]:
         """Return every value by its key, such as "tuning.method"."""

@@ -13,6 +13,7 @@ import tempfile
 from collections import defaultdict
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -212,7 +213,7 @@ def _profile(run: Run, n_steps: int, n_warmup: int, trace: Path | None) -> StepP
 
 def _step(run: Run, compute_losses: LossFunction) -> None:
     set_rates(run.optimizer, run.step, run.config)
-    step = take_step(run, compute_losses, cast("Recorder", _ignore))
+    step = take_step(run, partial(accumulate_gradients, run, compute_losses))
     run.step += 1
     finish_step(run, step, cast("Recorder", _ignore))
 

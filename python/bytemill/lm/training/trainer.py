@@ -34,13 +34,12 @@ from bytemill.lm.hellaswag import evaluate_hellaswag
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.planning import flops_per_token
 from bytemill.lm.processes import (
-    average_gradients,
-    gradients_exchanged,
     join_processes,
     stop_signals,
     whole_model,
 )
 from bytemill.lm.training.data import UNNAMED, divide_batch, n_sequences, pass_sizes, sequences_at
+from bytemill.lm.training.exchange import exchanged, in_parallel
 from bytemill.lm.training.metrics_log import OnRecord, Recorder
 from bytemill.lm.training.preparation import MEMORY_HINT, peak_rate, prepare
 from bytemill.lm.training.run import (
@@ -55,14 +54,12 @@ from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_i
 from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
     from pathlib import Path
-
-    from torch import Tensor
 
     from bytemill.lm.processes import LossFunction
     from bytemill.lm.training.config import Resolved
-    from bytemill.lm.training.run import Run, Task
+    from bytemill.lm.training.run import Accumulated, Run, Task
     from bytemill.lm.training.run_folder import RunFolder
 
 PHASES = ("data", "forward", "backward", "optimizer")
@@ -118,7 +115,6 @@ def train(
 
 def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
     config = run.config
-    compute_losses = loss_function(run)
     peak, peak_source = peak_rate(run)
     run.model.train()
     with (
@@ -128,15 +124,14 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         shared_cores(run.device),
     ):
         record.show("start", run.step, **_summary(run), peak_source=peak_source)
-        if run.task is not None:
-            run.task.begin(run)
+        accumulate = _accumulation(run, record)
         speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         unread: deque[StepInFlight] = deque()
         while run.step < config.training.steps:
             speed.start()
             set_rates(run.optimizer, run.step, config)
-            unread.append(take_step(run, compute_losses, record))
+            unread.append(take_step(run, accumulate))
             run.step += 1
             # On a GPU, the numbers of a step are read while the next one runs, so that the GPU never waits.
             n_left = 1 if unread[-1].is_updated and not _is_anything_due(run) else 0
@@ -230,6 +225,14 @@ def _summary(run: Run) -> dict[str, Any]:
     }
 
 
+def _accumulation(run: Run, record: Recorder) -> Callable[[], Accumulated]:
+    """Return the function that accumulates the gradients of a step."""
+    if run.task is None:
+        return partial(accumulate_gradients, run, loss_function(run))
+    run.task.begin(run)
+    return partial(run.task.accumulate, run, record)
+
+
 def loss_function(run: Run) -> LossFunction:
     """Return the function that computes the losses of a batch; with DDP, its gradients are averaged over processes."""
     compute_losses = partial(
@@ -238,21 +241,10 @@ def loss_function(run: Run) -> LossFunction:
         documents=run.documents,
         is_padded=run.batches.padding_share > 0,
     )
-    if run.parallel is not None:
-        return partial(run.parallel.call, compute_losses)
-    if run.processes.count > 1 and run.config.training.strategy == "ddp":
-        return average_gradients(run.model, compute_losses, run.device)
-    return compute_losses
+    return in_parallel(run, compute_losses)
 
 
-def _exchanged(run: Run, compute_losses: LossFunction, *, now: bool) -> AbstractContextManager[None]:
-    """Exchange gradients after the backward pass in the block, or only accumulate them in this process."""
-    if run.parallel is not None:
-        return run.parallel.exchanged(now=now)
-    return gradients_exchanged(run.model, compute_losses, now=now)
-
-
-def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor, int, Tensor]:
+def accumulate_gradients(run: Run, compute_losses: LossFunction) -> Accumulated:
     """Accumulate the gradients of a step.
 
     With several processes, each computes its share of the step, and the gradients are those of the whole step. The
@@ -274,7 +266,7 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor
             inputs, targets = run.reader.take(size, run.step)
         if not n_own:  # as windows of conversations may have; the loss needs a target, and its share is 0
             targets[:, 0] = inputs[:, 0]
-        with _exchanged(run, compute_losses, now=index == len(passes) - 1):
+        with exchanged(run, compute_losses, now=index == len(passes) - 1):
             with record_function("forward"), autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
             # Gradients are averaged over the processes. Without padding, the divisor of equal passes is their number.
@@ -309,12 +301,10 @@ class StepInFlight:
     """The weights are updated already, unless the norm is not finite; otherwise `finish_step` updates them."""
 
 
-def take_step(run: Run, compute_losses: LossFunction, record: Recorder) -> StepInFlight:
+def take_step(run: Run, accumulate: Callable[[], Accumulated]) -> StepInFlight:
     """Compute the gradients of a step, and update the weights if that needs no decision of this program."""
     options, optimizer = run.config.optimizer, run.optimizer
-    loss, n_tokens, n_bytes = (
-        accumulate_gradients(run, compute_losses) if run.task is None else run.task.accumulate(run, record)
-    )
+    loss, n_tokens, n_bytes = accumulate()
     with record_function("optimizer"):
         norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
     numbers = DeviceNumbers([loss, n_bytes, norm], run.device)
