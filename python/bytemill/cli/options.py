@@ -28,6 +28,13 @@ def count(_: object, tokens: Sequence[Token]) -> int:
     return parse_count(tokens[0].value)
 
 
+def _with_formats(default: str) -> str:
+    """Return a default format and the other ones, for the help."""
+    from bytemill.corpus.formats import FORMATS  # only the help needs it
+
+    return f"{default}; others: {', '.join(FORMATS)}"
+
+
 Quiet: TypeAlias = Annotated[
     bool,
     Parameter(
@@ -110,14 +117,15 @@ AllowedSpecial: TypeAlias = Annotated[
 
 @Parameter(name="*", group=_CORPUS)
 @dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
-    """Options of `bytemill.Corpus`, for a parameter `corpus: CorpusOptions = CorpusOptions()` of a command."""
+class CorpusArguments:
+    """Options of `bytemill.Corpus`, for a parameter `corpus: CorpusArguments = CorpusArguments()` of a command."""
 
     format: Annotated[
         str,
         Parameter(
-            help="Format of the inputs: text, jsonl, csv, tsv, parquet, arrow or warc; auto detects it from file "
-            "names and first bytes. All formats may be compressed."
+            help="Format of the inputs; auto detects it from file names and first bytes. All formats may be "
+            "compressed.",
+            show_default=_with_formats,
         ),
     ] = "auto"
     field: Annotated[

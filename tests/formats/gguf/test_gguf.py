@@ -31,7 +31,7 @@ from bytemill.errors import (
 )
 from bytemill.formats import gguf, gpt2, registry
 from bytemill.formats.byte_level import bytes_to_text
-from bytemill.formats.gguf import PRE_TOKENIZERS
+from bytemill.formats.gguf_pre_tokenizers import PRE_TOKENIZERS
 from bytemill.formats.spec import STEP_SEPARATOR, TokenFlags, TokenizerSpec
 from bytemill.system.extras import install_hint
 
@@ -262,7 +262,7 @@ def test_an_unknown_pre_tokenizer_is_refused_unless_a_pattern_is_given(make_file
         assert Tokenizer.load(path, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
         assert Tokenizer.load(path, pattern=None).pattern is None
     with pytest.warns(PreTokenizerWarning, match="split as llama"):
-        assert Tokenizer.load(path).pattern == gguf.PRE_TOKENIZERS["default"].pattern
+        assert Tokenizer.load(path).pattern == PRE_TOKENIZERS["default"].pattern
     with pytest.raises(TokenizerError, match="unknown pattern '\\(unknown'"):
         Tokenizer.load(path, pattern="(unknown")
     with pytest.raises(TokenizerFileError, match="stores its pattern and special tokens"):
