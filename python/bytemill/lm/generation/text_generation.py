@@ -226,6 +226,15 @@ def generate_text(
             yield NewText(sample, None, remaining)
 
 
+def sample_text(
+    model: TransformerLM, tokenizer: Tokenizer, prompt: str, max_tokens: int, seed: int = 0
+) -> str:
+    """Return one continuation of `prompt`, at temperature 0.8 and top-p 0.95. Raises as `generate_text`."""
+    sampling = SamplingParameters(temperature=0.8, top_p=0.95)
+    options = GenerationOptions(max_tokens=max_tokens, sampling=sampling, seed=seed, with_logits=False)
+    return "".join(own.text for own in generate_text(model, tokenizer, prompt, options))
+
+
 def token_probabilities(
     token: NextToken, tokenizer: Tokenizer, n_alternatives: int = 0
 ) -> tuple[TokenProbability, list[TokenProbability]]:
