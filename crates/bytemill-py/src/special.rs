@@ -1,6 +1,7 @@
 //! Special tokens, their rules and normalizers, from Python arguments.
 
 use crate::signals::{TokenizerError, to_python};
+use bytemill::encode::Shape;
 use bytemill::special::Rules;
 use bytemill::text::normalize::{CharsMap, Normalizer, Prefix, Step};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -62,6 +63,21 @@ pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(Stri
         all.push((token, rule));
     }
     Ok(all)
+}
+
+/// A shape of pre-tokens: white space is dropped, a space is before each, the suffix, unknown ones vanish, or are fused within.
+pub type ShapeArguments = (bool, bool, Option<String>, bool, bool);
+
+/// The shape of pre-tokens.
+pub fn shape_of((drops_white_space, space_before, suffix, drops_unknown, fuses_within): ShapeArguments) -> Shape {
+    let suffix = suffix.map(|suffix| suffix.into_bytes().into());
+    Shape { drops_white_space, space_before, suffix, drops_unknown, fuses_within }
+}
+
+/// What [`shape_of`] makes a shape of.
+pub fn arguments_of(shape: &Shape) -> ShapeArguments {
+    let suffix = shape.suffix.as_ref().map(|suffix| String::from_utf8_lossy(suffix).into_owned());
+    (shape.drops_white_space, shape.space_before, suffix, shape.drops_unknown, shape.fuses_within)
 }
 
 /// A step of a normalizer as a tuple of strings: its name and its arguments.

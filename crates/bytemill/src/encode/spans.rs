@@ -3,8 +3,9 @@
 use super::encoder::{Allowed, Encoder};
 use crate::error::{Error, Result};
 use crate::special::AlignedSegment;
-use crate::text::normalize::aligned::{AlignedChar, plain};
+use crate::text::normalize::aligned::{AlignedChar, plain, prepend};
 use crate::vocab::{Fallback, Leftovers, META};
+use std::iter::Peekable;
 use std::ops::Range;
 
 impl Encoder {
@@ -25,7 +26,7 @@ impl Encoder {
     ) -> Result<()> {
         let mut ids = ids.iter().map(|&id| id.into());
         let special = self.recognized(allowed);
-        if !special.normalizer().is_identity() || self.vocab().leftovers().is_some() {
+        if !special.normalizer().is_identity() || self.vocab().leftovers().is_some() || !self.shape.is_plain() {
             return self.aligned_spans(&special.aligned_segments(text), &mut ids, &mut each);
         }
         let mut at = 0;
@@ -82,6 +83,9 @@ impl Encoder {
                     each(origin.clone());
                     at = origin.end;
                 }
+                AlignedSegment::Text(text) if !self.shape.is_plain() => {
+                    at = self.shaped_spans(text, &mut ids, each)?.unwrap_or(at);
+                }
                 AlignedSegment::Text(text) => {
                     let origins = Origins::new(text);
                     let mut done = 0;
@@ -98,6 +102,52 @@ impl Encoder {
             }
         }
         if ids.next().is_some() { changed(at) } else { Ok(()) }
+    }
+
+    /// [`Encoder::spans`] for pre-tokens that change before they are merged. Returns the end of the last range.
+    ///
+    /// As in Hugging Face's library, tokens tile a pre-token from its start, also behind characters that have vanished.
+    fn shaped_spans(
+        &self,
+        text: &[AlignedChar],
+        ids: &mut Peekable<impl Iterator<Item = u32>>,
+        each: &mut impl FnMut(Range<usize>),
+    ) -> Result<Option<usize>> {
+        let (mut rest, mut last) = (text, None);
+        let mut error = None;
+        self.pattern().for_each(&plain(text), |pretoken| {
+            let n_characters = pretoken.utf8_chunks().map(|chunk| chunk.valid().chars().count()).sum();
+            let (characters, others) = rest.split_at(n_characters);
+            rest = others;
+            let shaped = self.shaped(pretoken);
+            let characters =
+                if self.shape.space_before { prepend(characters.to_vec(), " ") } else { characters.to_vec() };
+            let origins = Origins::new(&characters);
+            let mut done = 0;
+            while done < shaped.len() && error.is_none() {
+                let token = ids.next().and_then(|id| Some((id, self.vocab().token(id)?)));
+                let n_bytes = token.and_then(|(id, token)| match &self.shape.suffix {
+                    Some(suffix)
+                        if token
+                            .strip_suffix(&**suffix)
+                            .is_some_and(|stem| shaped[done..shaped.len() - 1] == *stem) =>
+                    {
+                        Some(shaped.len() - done)
+                    }
+                    _ => self.n_bytes_of(id, ids.peek().copied(), &shaped[done..]),
+                });
+                let Some(n_bytes) = n_bytes else {
+                    error = Some(changed(last.unwrap_or_default()));
+                    return;
+                };
+                let end = (done + n_bytes).min(origins.text.len());
+                let range = origins.range(&characters, done.min(end)..end);
+                last = Some(range.end);
+                each(range);
+                done += n_bytes;
+            }
+        })?;
+        error.unwrap_or(Ok(())).map(|()| last)
     }
 
     /// How many bytes at the start of `text` a token stands for, of which `next` is the one after it.
