@@ -78,6 +78,8 @@ impl PyEncoder {
         shape: Shape,
     ) -> PyResult<Self> {
         let spaces = Spaces::of_tokens(vocab.tokens().map(|(token, _)| token)).map(Spaces::expression);
+        // What stands around a space that vanishes may merge.
+        let spaces = spaces.filter(|_| !shape.drops_unknown);
         Self::build(vocab, pattern.or(spaces), rules, normalizer, shape)
     }
 

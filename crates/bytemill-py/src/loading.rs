@@ -239,6 +239,7 @@ impl PyTokenizerJson {
         self.model.with(|model| model.id(text))
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
     #[pyo3(signature = (special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![], shape=ShapeArguments::default()))]
     fn encoder(
         &self,

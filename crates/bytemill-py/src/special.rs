@@ -110,6 +110,7 @@ pub fn normalizer(steps: &[StepArguments]) -> PyResult<Normalizer> {
             ["StripAccents"] => Step::StripAccents,
             ["TrimSpaces", side @ ("left" | "right")] => Step::TrimSpaces { left: *side == "left" },
             ["JoinSpaces"] => Step::JoinSpaces,
+            ["JoinWhiteSpace"] => Step::JoinWhiteSpace,
             ["CharsMap", rules, kept @ ..] => {
                 let kept = kept.iter().map(|text| (*text).to_owned()).collect();
                 Step::CharsMap(Arc::new(rules_of(rules)?.keeping(kept)))
@@ -151,6 +152,7 @@ pub fn steps_of(normalizer: &Normalizer) -> Vec<StepArguments> {
             Step::StripAccents => &["StripAccents"],
             Step::TrimSpaces { left } => &["TrimSpaces", if *left { "left" } else { "right" }],
             Step::JoinSpaces => &["JoinSpaces"],
+            Step::JoinWhiteSpace => &["JoinWhiteSpace"],
             Step::CharsMap(rules) => {
                 let name = ["CharsMap".to_owned(), hexadecimal(&rules.to_bytes())];
                 return name.into_iter().chain(rules.kept().iter().cloned()).collect();

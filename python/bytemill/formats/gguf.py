@@ -35,7 +35,7 @@ from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
 from bytemill.formats.gpt2 import looks_special
-from bytemill.formats.huggingface.parts import from_pre_tokenizer, to_pre_tokenizer
+from bytemill.formats.huggingface.pre_tokenizers import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.patterns import KIMI_K2, checked_pattern
 from bytemill.formats.ranks import unreachable_token
 from bytemill.formats.registry import Content, load_content, load_with_library, refuse_arguments

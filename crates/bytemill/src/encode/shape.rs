@@ -15,7 +15,7 @@ pub const END: u8 = 0xFF;
 pub struct Shape {
     /// Pre-tokens of white space are left out.
     pub drops_white_space: bool,
-    /// Each has a space before it.
+    /// Each has a space before it, unless it begins with one.
     pub space_before: bool,
     /// What the vocabulary writes where a pre-token ends; [`END`] stands for it until then.
     pub suffix: Option<Box<[u8]>>,
@@ -29,6 +29,11 @@ impl Shape {
     /// True if pre-tokens stay as they are.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// True for a pre-token before which a space is put.
+    pub(super) fn adds_space(&self, pretoken: &[u8]) -> bool {
+        self.space_before && !pretoken.starts_with(b" ")
     }
 
     /// True for a pre-token that is left out.
@@ -57,7 +62,7 @@ impl Encoder {
         if self.shape.drops(pretoken) {
             return shaped;
         }
-        if self.shape.space_before {
+        if self.shape.adds_space(pretoken) {
             shaped.push(b' ');
         }
         if self.shape.drops_unknown {
