@@ -142,6 +142,7 @@ class Encoder:
         special_rules: Mapping[str, int] | None = None,
         normalizer: Sequence[tuple[str, ...]] = ...,
         in_any_order: bool = False,
+        shape: tuple[bool, bool, str | None, bool, bool] = ...,
     ) -> Encoder:
         """Create an encoder from an ordered list of merges.
 
@@ -157,6 +158,7 @@ class Encoder:
             normalizer: Steps that change the text between special tokens, each a name and its arguments (see
                 `bytemill.formats.spec.NormalizerSteps`).
             in_any_order: Accept merges before those of their parts, if each of them happens in some text.
+            shape: How pre-tokens change before they are merged: see `bytemill.formats.spec.PretokenShape`.
 
         Raises:
             TokenizerError: Vocabulary, merges and special tokens contradict each other.
@@ -175,6 +177,7 @@ class Encoder:
         normalizer: Sequence[tuple[str, ...]] = ...,
         ranks: Sequence[int] | None = None,
         scores: Mapping[int, float] | None = None,
+        shape: tuple[bool, bool, str | None, bool, bool] = ...,
     ) -> Encoder:
         """Create an encoder whose smallest tokens are characters, as in SentencePiece.
 
@@ -192,6 +195,7 @@ class Encoder:
             normalizer: As in `from_merges`.
             ranks: Rank of each merge, if some are equal: of these the leftmost in a text comes first.
             scores: Scores of the tokens that are merged, by id, in place of merges and ranks: see `piece_merges`.
+            shape: As in `from_merges`.
 
         Raises:
             TokenizerError: The arguments contradict each other, or the order of the merges cannot replace equal ranks.
@@ -218,6 +222,8 @@ class Encoder:
     pattern: str | None
     """The regular expression, or None for no pre-tokenization."""
     special_tokens: dict[str, int]
+    shape: tuple[bool, bool, str | None, bool, bool] | None
+    """How pre-tokens change before they are merged (`bytemill.formats.spec.PretokenShape`); None if not at all."""
     ranked: bool
     """Whether the encoder merges by ranks without an equivalent list of merges; `merges()` is empty then."""
     normalizer: tuple[tuple[str, ...], ...]
@@ -495,6 +501,8 @@ class TokenizerJson:
     n_entries: int
     """Size of the vocabulary."""
     n_merges: int
+    missing_byte: int | None
+    """The first byte that UTF-8 uses and that is no token."""
     def id_of(self, text: str) -> int | None:
         """Return the id of a token given as byte-level text."""
 
@@ -505,6 +513,7 @@ class TokenizerJson:
         ignore_merges: bool,
         special_rules: Mapping[str, int] | None = None,
         normalizer: Sequence[tuple[str, ...]] = ...,
+        shape: tuple[bool, bool, str | None, bool, bool] = ...,
     ) -> Encoder | None:
         """Move tokens and merges into an encoder, in which special tokens are ordinary only if merges produce them.
 
@@ -534,6 +543,7 @@ class CharacterJson:
         unknown: tuple[int, bool] | None,
         special_rules: Mapping[str, int] | None = None,
         normalizer: Sequence[tuple[str, ...]] = ...,
+        shape: tuple[bool, bool, str | None, bool, bool] = ...,
     ) -> Encoder | None:
         """See `TokenizerJson.encoder` and `Encoder.from_characters`. With `has_meta`, `▁` stands for a space."""
 

@@ -9,12 +9,12 @@ use crate::buffers::reserved;
 use crate::convert::with_id_type;
 use crate::lists::IntCache;
 use crate::signals::{CancellationCheck, UnknownTokenError, to_python};
-use crate::special::{self, StepArguments, id_of, rules, specials, steps_of};
+use crate::special::{self, ShapeArguments, StepArguments, arguments_of, id_of, rules, shape_of, specials, steps_of};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
 use crate::{batch, convert, decoding};
 use bytemill::decode::Decoder;
 use bytemill::encode::cutter::Cutter;
-use bytemill::encode::{Encoder, no_interrupt};
+use bytemill::encode::{END, Encoder, Shape, no_interrupt};
 use bytemill::formats::{merged_in_any_order, piece_merges};
 use bytemill::pretokenize::{Pattern, Spaces};
 use bytemill::special::{Rules, Segment};
@@ -48,9 +48,10 @@ fn encoder_of(
     drops_unmatched: bool,
     rules: &[(String, Rules)],
     normalizer: Normalizer,
+    shape: Shape,
 ) -> PyResult<Encoder> {
     let pattern = Pattern::new(pattern).map_err(to_python)?.dropping_unmatched(drops_unmatched);
-    let encoder = Encoder::new(vocab, pattern).map_err(to_python)?;
+    let encoder = Encoder::new(vocab, pattern).map_err(to_python)?.with_shape(shape);
     if rules.is_empty() && normalizer.is_identity() {
         return Ok(encoder);
     }
@@ -63,8 +64,9 @@ impl PyEncoder {
         pattern: Option<&str>,
         rules: &[(String, Rules)],
         normalizer: Normalizer,
+        shape: Shape,
     ) -> PyResult<Self> {
-        Self::new(encoder_of(vocab, pattern, false, rules, normalizer)?)
+        Self::new(encoder_of(vocab, pattern, false, rules, normalizer, shape)?)
     }
 
     /// An encoder of a vocabulary of characters. Without a pattern, texts are split where no token crosses.
@@ -73,9 +75,12 @@ impl PyEncoder {
         pattern: Option<&str>,
         rules: &[(String, Rules)],
         normalizer: Normalizer,
+        shape: Shape,
     ) -> PyResult<Self> {
         let spaces = Spaces::of_tokens(vocab.tokens().map(|(token, _)| token)).map(Spaces::expression);
-        Self::build(vocab, pattern.or(spaces), rules, normalizer)
+        // What stands around a space that vanishes may merge.
+        let spaces = spaces.filter(|_| !shape.drops_unknown);
+        Self::build(vocab, pattern.or(spaces), rules, normalizer, shape)
     }
 
     fn new(encoder: Encoder) -> PyResult<Self> {
@@ -123,6 +128,13 @@ impl PyEncoder {
         text.char_indices().flat_map(parts).collect()
     }
 
+    /// Number of merges with the end of a word, which no file lists.
+    fn n_ends(&self) -> usize {
+        let merges = self.encoder.vocab().merges();
+        let is_end = |&(_, right): &(u32, u32)| right == u32::from(END);
+        if self.encoder.shape().suffix.is_some() { merges.iter().take_while(|merge| is_end(merge)).count() } else { 0 }
+    }
+
     /// The encoder of the core.
     pub fn core(&self) -> &Arc<Encoder> {
         &self.encoder
@@ -137,6 +149,15 @@ impl PyEncoder {
 /// True for the bytes of one character or a part of it.
 fn is_within_character(token: &[u8]) -> bool {
     std::str::from_utf8(token).map_or(true, |token| token.chars().nth(1).is_none())
+}
+
+/// What unknown characters become.
+pub fn fallback_of(unknown: Option<(u32, bool)>, shape: &Shape) -> Fallback {
+    match unknown {
+        Some((id, fused)) => Fallback::Unknown { id, fused },
+        None if shape.drops_unknown => Fallback::Nothing,
+        None => Fallback::Bytes,
+    }
 }
 
 /// Tokens from a mapping of id to bytes.
@@ -159,7 +180,7 @@ pub fn pieces<'t>(tokens: &'t TokenList, scores: &HashMap<u32, f64>) -> Vec<(f64
 impl PyEncoder {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
-    #[pyo3(signature = (vocab, merges, special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![], in_any_order=false))]
+    #[pyo3(signature = (vocab, merges, special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![], in_any_order=false, shape=ShapeArguments::default()))]
     fn from_merges(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -170,13 +191,22 @@ impl PyEncoder {
         special_rules: Option<&Bound<'_, PyMapping>>,
         normalizer: Vec<StepArguments>,
         in_any_order: bool,
+        shape: ShapeArguments,
     ) -> PyResult<Self> {
+        let shape = shape_of(shape);
         let tokens = token_list(vocab)?;
         let (special, rules, normalizer) =
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let merges: Vec<_> = merges.iter().map(|(left, right)| (left.as_bytes(), right.as_bytes())).collect();
         let in_order = |tokens| -> bytemill::error::Result<MergedTokens> {
-            let mut merged = MergedTokens::new(tokens, "id")?;
+            let mut merged = if shape.drops_unknown {
+                MergedTokens::with_any_bytes(tokens, "id")?
+            } else {
+                MergedTokens::new(tokens, "id")?
+            };
+            if let Some(suffix) = &shape.suffix {
+                merged.add_ends(suffix, END)?;
+            }
             merges.iter().try_for_each(|(left, right)| merged.add(&[*left, right].concat(), left.len()))?;
             Ok(merged)
         };
@@ -189,13 +219,13 @@ impl PyEncoder {
         };
         py.detach(|| {
             let vocab = merged.finish(&[], special).map_err(to_python)?;
-            Self::build(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer)
+            Self::build(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer, shape)
         })
     }
 
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
-    #[pyo3(signature = (vocab, aliases, merges, special_tokens, pattern, ignore_merges, unknown, special_rules=None, normalizer=vec![], ranks=None, scores=None))]
+    #[pyo3(signature = (vocab, aliases, merges, special_tokens, pattern, ignore_merges, unknown, special_rules=None, normalizer=vec![], ranks=None, scores=None, shape=ShapeArguments::default()))]
     fn from_characters(
         py: Python<'_>,
         vocab: &Bound<'_, PyMapping>,
@@ -209,13 +239,15 @@ impl PyEncoder {
         normalizer: Vec<StepArguments>,
         ranks: Option<Vec<u32>>,
         scores: Option<HashMap<u32, f64>>,
+        shape: ShapeArguments,
     ) -> PyResult<Self> {
+        let shape = shape_of(shape);
         let (tokens, aliases) = (token_list(vocab)?, token_list(aliases)?);
         let (special, rules, normalizer) =
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let merges: Vec<_> = merges.iter().map(|(left, right)| (left.as_bytes(), right.as_bytes())).collect();
         py.detach(|| {
-            let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
+            let fallback = fallback_of(unknown, &shape);
             let aliases = aliases.iter().map(|(id, token)| (id, token.to_owned())).collect();
             let (merges, ranks) = match scores {
                 None => (merges, ranks),
@@ -223,7 +255,7 @@ impl PyEncoder {
             };
             let vocab = Vocab::from_characters(&tokens, aliases, &merges, ranks.as_deref(), special, fallback)
                 .map_err(to_python)?;
-            Self::build_characters(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer)
+            Self::build_characters(vocab.with_ignore_merges(ignore_merges), pattern, &rules, normalizer, shape)
         })
     }
 
@@ -249,7 +281,7 @@ impl PyEncoder {
         let aliases = if drops_unmatched { special::take_aliases(&mut special) } else { Vec::new() };
         py.detach(|| {
             let vocab = Vocab::from_ranked(tokens, special).map_err(to_python)?;
-            let encoder = encoder_of(vocab, pattern, drops_unmatched, &rules, normalizer)?;
+            let encoder = encoder_of(vocab, pattern, drops_unmatched, &rules, normalizer, Shape::default())?;
             Self::new(if aliases.is_empty() {
                 encoder
             } else {
@@ -289,8 +321,15 @@ impl PyEncoder {
     fn fallback(&self) -> Option<(&'static str, Option<u32>, bool)> {
         Some(match self.encoder.vocab().leftovers()?.fallback() {
             Fallback::Bytes => ("bytes", None, false),
+            Fallback::Nothing => ("nothing", None, false),
             Fallback::Unknown { id, fused } => ("unknown", Some(id), fused),
         })
+    }
+
+    #[getter]
+    fn shape(&self) -> Option<ShapeArguments> {
+        let shape = self.encoder.shape();
+        (!shape.is_plain()).then(|| arguments_of(shape))
     }
 
     #[getter]
@@ -339,7 +378,7 @@ impl PyEncoder {
         let bytes = |symbol| PyBytes::new(py, vocab.symbol(symbol));
         let is_shown =
             |(_, symbol): &(_, u32)| vocab.leftovers().is_none() || !is_within_character(vocab.symbol(*symbol));
-        let merges = vocab.merges().iter().zip(256..).filter(is_shown);
+        let merges = vocab.merges().iter().zip(256..).skip(self.n_ends()).filter(is_shown);
         merges.map(|(&(left, right), _)| (bytes(left), bytes(right))).collect()
     }
 
@@ -442,7 +481,8 @@ impl PyEncoder {
         // A character that is no token has no id.
         let ids = parts.map(|(left, right)| (ids[left as usize], ids[right as usize]));
         let ids = ids.filter(|&(left, right)| vocab.token(left).is_some() && vocab.token(right).is_some());
-        Ok(ids.map(|(left, right)| (symbol - 256, left, right)))
+        let rank = (symbol - 256).checked_sub(self.n_ends() as u32);
+        Ok(ids.and_then(|(left, right)| Some((rank?, left, right))))
     }
 
     fn encode<'py>(

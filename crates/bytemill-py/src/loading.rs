@@ -1,11 +1,13 @@
 //! Tokenizer files read by the core: `RankFile`, `TokenizerJson`, `CharacterJson`; `StringArray`.
 
-use crate::encoder::PyEncoder;
+use crate::encoder::{PyEncoder, fallback_of};
 use crate::signals::{TokenizerError, to_python};
-use crate::special::{self, StepArguments, rules, specials};
+use crate::special::{self, ShapeArguments, StepArguments, rules, shape_of, specials};
+
+use bytemill::encode::Shape;
 use bytemill::formats::{CharacterJson, StringArray, TokenizerJson, read_ranks, read_tekken, read_tokenizer_json};
 use bytemill::text::normalize::Normalizer;
-use bytemill::vocab::{CompiledVocab, Fallback, TokenList, Vocab};
+use bytemill::vocab::{CompiledVocab, TokenList, Vocab};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyList, PyMapping};
@@ -76,9 +78,14 @@ impl PyRankFile {
                 return Ok(None);
             }
             match Vocab::from_ranked(tokens, special) {
-                Ok(vocab) if !vocab.is_ranked() => {
-                    PyEncoder::build(vocab.with_ignore_merges(true), pattern, &[], Normalizer::default()).map(Some)
-                }
+                Ok(vocab) if !vocab.is_ranked() => PyEncoder::build(
+                    vocab.with_ignore_merges(true),
+                    pattern,
+                    &[],
+                    Normalizer::default(),
+                    Shape::default(),
+                )
+                .map(Some),
                 _ => Ok(None),
             }
         })
@@ -110,6 +117,7 @@ impl PyRankFile {
                 pattern,
                 &[],
                 Normalizer::default(),
+                Shape::default(),
             )
         })
     }
@@ -181,6 +189,15 @@ pub struct PyTokenizerJson {
     n_entries: usize,
     #[pyo3(get)]
     n_merges: usize,
+    #[pyo3(get)]
+    missing_byte: Option<u8>,
+}
+
+impl PyTokenizerJson {
+    fn of_file(file: TokenizerJson) -> Self {
+        let (n_entries, n_merges, missing_byte) = (file.n_entries(), file.n_merges(), file.missing_byte());
+        Self { model: Contents::new(Model::File(Box::new(file))), n_entries, n_merges, missing_byte }
+    }
 }
 
 #[pymethods]
@@ -188,8 +205,7 @@ impl PyTokenizerJson {
     #[staticmethod]
     fn read(py: Python<'_>, data: &[u8]) -> Option<(Self, String)> {
         let (file, rest) = py.detach(|| read_tokenizer_json::<TokenizerJson>(data))?;
-        let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
-        Some((Self { model: Contents::new(Model::File(Box::new(file))), n_entries, n_merges }, rest))
+        Some((Self::of_file(file), rest))
     }
 
     #[staticmethod]
@@ -201,8 +217,7 @@ impl PyTokenizerJson {
     ) -> Option<Self> {
         let left_out = left_out.into_iter().collect();
         let file = py.detach(|| TokenizerJson::of_strings(&tokens.0, &merges.0, &left_out))?;
-        let (n_entries, n_merges) = (file.n_entries(), file.n_merges());
-        Some(Self { model: Contents::new(Model::File(Box::new(file))), n_entries, n_merges })
+        Some(Self::of_file(file))
     }
 
     #[staticmethod]
@@ -213,8 +228,9 @@ impl PyTokenizerJson {
             let model = Contents::new(CharacterModel::Compiled(Box::new(compiled.vocab)));
             Bound::new(py, PyCharacterJson { model, n_entries, n_merges })?.into_any()
         } else {
+            let missing_byte = compiled.vocab.missing_byte();
             let model = Contents::new(Model::Compiled(Box::new(compiled)));
-            Bound::new(py, Self { model, n_entries, n_merges })?.into_any()
+            Bound::new(py, Self { model, n_entries, n_merges, missing_byte })?.into_any()
         };
         Ok(Some((file, rest)))
     }
@@ -223,7 +239,8 @@ impl PyTokenizerJson {
         self.model.with(|model| model.id(text))
     }
 
-    #[pyo3(signature = (special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![]))]
+    #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
+    #[pyo3(signature = (special_tokens, pattern, ignore_merges, special_rules=None, normalizer=vec![], shape=ShapeArguments::default()))]
     fn encoder(
         &self,
         py: Python<'_>,
@@ -232,13 +249,15 @@ impl PyTokenizerJson {
         ignore_merges: bool,
         special_rules: Option<&Bound<'_, PyMapping>>,
         normalizer: Vec<StepArguments>,
+        shape: ShapeArguments,
     ) -> PyResult<Option<PyEncoder>> {
+        let shape = shape_of(shape);
         let (special, rules, normalizer) =
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let model = self.model.take()?;
         py.detach(|| {
             let Some(vocab) = model.into_vocab(special, ignore_merges) else { return Ok(None) };
-            PyEncoder::build(vocab, pattern, &rules, normalizer).map(Some)
+            PyEncoder::build(vocab, pattern, &rules, normalizer, shape).map(Some)
         })
     }
 }
@@ -276,7 +295,7 @@ impl PyCharacterJson {
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a tokenizer is made of")]
-    #[pyo3(signature = (special_tokens, pattern, ignore_merges, has_meta, unknown, special_rules=None, normalizer=vec![]))]
+    #[pyo3(signature = (special_tokens, pattern, ignore_merges, has_meta, unknown, special_rules=None, normalizer=vec![], shape=ShapeArguments::default()))]
     fn encoder(
         &self,
         py: Python<'_>,
@@ -287,10 +306,12 @@ impl PyCharacterJson {
         unknown: Option<(u32, bool)>,
         special_rules: Option<&Bound<'_, PyMapping>>,
         normalizer: Vec<StepArguments>,
+        shape: ShapeArguments,
     ) -> PyResult<Option<PyEncoder>> {
+        let shape = shape_of(shape);
         let (special, rules, normalizer) =
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
-        let fallback = unknown.map_or(Fallback::Bytes, |(id, fused)| Fallback::Unknown { id, fused });
+        let fallback = fallback_of(unknown, &shape);
         let model = self.model.take()?;
         py.detach(|| {
             let vocab = match model {
@@ -303,7 +324,7 @@ impl PyCharacterJson {
                 }
             };
             let Some(vocab) = vocab else { return Ok(None) };
-            PyEncoder::build_characters(vocab, pattern, &rules, normalizer).map(Some)
+            PyEncoder::build_characters(vocab, pattern, &rules, normalizer, shape).map(Some)
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Special tokens, their rules and normalizers, from Python arguments.
 
 use crate::signals::{TokenizerError, to_python};
+use bytemill::encode::Shape;
 use bytemill::special::Rules;
 use bytemill::text::normalize::{CharsMap, Normalizer, Prefix, Step};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -64,6 +65,21 @@ pub fn rules(special_rules: Option<&Bound<'_, PyMapping>>) -> PyResult<Vec<(Stri
     Ok(all)
 }
 
+/// A shape of pre-tokens: white space is dropped, a space is before each, the suffix, unknown ones vanish, or are fused within.
+pub type ShapeArguments = (bool, bool, Option<String>, bool, bool);
+
+/// The shape of pre-tokens.
+pub fn shape_of((drops_white_space, space_before, suffix, drops_unknown, fuses_within): ShapeArguments) -> Shape {
+    let suffix = suffix.map(|suffix| suffix.into_bytes().into());
+    Shape { drops_white_space, space_before, suffix, drops_unknown, fuses_within }
+}
+
+/// What [`shape_of`] makes a shape of.
+pub fn arguments_of(shape: &Shape) -> ShapeArguments {
+    let suffix = shape.suffix.as_ref().map(|suffix| String::from_utf8_lossy(suffix).into_owned());
+    (shape.drops_white_space, shape.space_before, suffix, shape.drops_unknown, shape.fuses_within)
+}
+
 /// A step of a normalizer as a tuple of strings: its name and its arguments.
 pub type StepArguments = Vec<String>;
 
@@ -94,6 +110,7 @@ pub fn normalizer(steps: &[StepArguments]) -> PyResult<Normalizer> {
             ["StripAccents"] => Step::StripAccents,
             ["TrimSpaces", side @ ("left" | "right")] => Step::TrimSpaces { left: *side == "left" },
             ["JoinSpaces"] => Step::JoinSpaces,
+            ["JoinWhiteSpace"] => Step::JoinWhiteSpace,
             ["CharsMap", rules, kept @ ..] => {
                 let kept = kept.iter().map(|text| (*text).to_owned()).collect();
                 Step::CharsMap(Arc::new(rules_of(rules)?.keeping(kept)))
@@ -135,6 +152,7 @@ pub fn steps_of(normalizer: &Normalizer) -> Vec<StepArguments> {
             Step::StripAccents => &["StripAccents"],
             Step::TrimSpaces { left } => &["TrimSpaces", if *left { "left" } else { "right" }],
             Step::JoinSpaces => &["JoinSpaces"],
+            Step::JoinWhiteSpace => &["JoinWhiteSpace"],
             Step::CharsMap(rules) => {
                 let name = ["CharsMap".to_owned(), hexadecimal(&rules.to_bytes())];
                 return name.into_iter().chain(rules.kept().iter().cloned()).collect();

@@ -94,6 +94,7 @@ def tokens_and_merges(
     *,
     vocab_location: str,
     merge_location: Callable[[int], str],
+    may_lack_bytes: bool = False,
 ) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
     """Return the ordinary tokens by id and the merges, as bytes.
 
@@ -105,6 +106,7 @@ def tokens_and_merges(
         special_tokens: Special tokens and their ids.
         vocab_location: Location of the vocabulary, for errors.
         merge_location: Location of a merge by index, for errors.
+        may_lack_bytes: Whether bytes may have no token.
 
     Raises:
         TokenizerFileError: A token is not byte-level text, a special token has the id of another token, a byte has no
@@ -126,7 +128,7 @@ def tokens_and_merges(
     tokens = {vocab[text]: token for text, token in bytes_of.items()}
     _check_special_ids(special_tokens, tokens, vocab_location)
     missing = missing_bytes(tokens.values())
-    if missing is not None:
+    if missing is not None and not may_lack_bytes:
         raise TokenizerFileError(
             f"{vocab_location} lacks {missing}",
             hint="byte-level BPE needs a token for each byte; pass initial_alphabet=ByteLevel.alphabet() to "

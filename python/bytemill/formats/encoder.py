@@ -30,6 +30,7 @@ class Loaded:
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, "TokenFlags"])
     metadata: TokenizerMetadata | None = None
     characters: CharacterModel | None = None
+    joins_tokens: bool = False
 
 
 def build(spec: TokenizerSpec) -> Loaded:
@@ -49,7 +50,9 @@ def build(spec: TokenizerSpec) -> Loaded:
         if regular is None:
             raise
         spec, core = regular, _encoder(regular, in_any_order=True)
-    return Loaded(core, spec.ties, spec.merge_counts, spec.flags, spec.metadata, spec.characters)
+    return Loaded(
+        core, spec.ties, spec.merge_counts, spec.flags, spec.metadata, spec.characters, spec.joins_tokens
+    )
 
 
 def build_file(spec: TokenizerSpec, location: str) -> Loaded:
@@ -75,6 +78,7 @@ def _encoder(spec: TokenizerSpec, *, in_any_order: bool = False) -> Encoder:
         rules,
         spec.normalizer,
         in_any_order,
+        spec.shape,
     )
 
 
@@ -110,6 +114,7 @@ def character_encoder(spec: TokenizerSpec, scores: Mapping[int, float] | None = 
         spec.normalizer,
         spec.merge_ranks,
         scores,
+        spec.shape,
     )
 
 

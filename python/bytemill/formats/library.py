@@ -63,6 +63,7 @@ class LibraryEncoder(ABC):
     ranked = False
     ignore_merges = False
     fallback = None
+    shape = None
 
     special_tokens: dict[str, int]
     """Tokens that are searched in the text: special ones, and further ones that were added to the vocabulary."""

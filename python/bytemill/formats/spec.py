@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
@@ -60,6 +60,21 @@ class TokenFlags:
     """Match only in text that the other special tokens leave over."""
     special: bool = True
     """False for an ordinary word added later, which is recognized in a text whatever special tokens are allowed."""
+
+
+class PretokenShape(NamedTuple):
+    """How pre-tokens change before they are merged. The core takes it as a tuple."""
+
+    drops_white_space: bool = False
+    """Leave out pre-tokens that begin with white space."""
+    space_before: bool = False
+    """Put a space before each pre-token that does not begin with one."""
+    suffix: str | None = None
+    """What the vocabulary writes where a pre-token ends (`</w>`)."""
+    drops_unknown: bool = False
+    """Bytes, or characters, that are no tokens vanish."""
+    fuses_within: bool = False
+    """`CharacterModel.fuse_unk` concerns the characters of one pre-token."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +160,10 @@ class TokenizerSpec:
     """Set for BPE over characters; None for byte-level BPE."""
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, TokenFlags])
     """Flags of the special tokens whose flags differ from the defaults."""
+    shape: PretokenShape = PretokenShape()
+    """How pre-tokens change before they are merged."""
+    joins_tokens: bool = False
+    """Decoding joins the tokens as files write them, with spaces between them: the file has no decoder."""
     metadata: TokenizerMetadata | None = None
     """Metadata that does not affect ids, if any."""
     library: LibraryModel | None = None
@@ -215,6 +234,10 @@ def check_expressible(spec: TokenizerSpec, files: str) -> None:
         reason = f"what {spec.library.library} runs"
     elif spec.characters is not None:
         reason = "tokens of characters instead of bytes"
+    elif spec.shape != PretokenShape():
+        reason = "words that change before they are merged"
+    elif spec.joins_tokens:
+        reason = "decoding with spaces between tokens"
     elif spec.normalizer:
         reason = f"its {describe_normalizer(spec.normalizer)} normalizer"
     elif rules:
@@ -271,7 +294,7 @@ def ordinary_tokens(spec: TokenizerSpec) -> dict[int, bytes]:
         raise TokenizerError("ids {} and {} are the same token {!r}".format(*duplicate))
     tokens = _with_ordinary_special_tokens(spec, tokens)
     missing = missing_bytes(tokens.values())
-    if missing is not None:
+    if missing is not None and not spec.shape.drops_unknown:
         raise TokenizerError(
             f"the vocabulary lacks {missing}", hint="byte-level BPE needs all bytes of UTF-8"
         )

@@ -8,6 +8,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from bytemill._core import pretoken_spans
+from bytemill.errors import TokenizerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,6 +102,8 @@ def show_token(token: bytes) -> str:
 
 def explain(core: AnyEncoder, text: str, allowed_special: AllowedSpecial) -> Explanations:
     """Implement `Tokenizer.explain`."""
+    if core.shape is not None and tuple(core.shape[1:4]) != (False, None, False):
+        raise TokenizerError("explaining a text is not supported for a tokenizer that changes words before merging")
     core.encode(text, allowed_special, 1)  # raises for a disallowed special token
     explanations = Explanations()
     for segment, special_id in core.segments(text, allowed_special):
@@ -110,6 +113,8 @@ def explain(core: AnyEncoder, text: str, allowed_special: AllowedSpecial) -> Exp
         data = segment.encode()
         for start, end in pretoken_spans(segment, core.pattern):
             pretoken = data[start:end]
+            if core.shape is not None and core.shape[0] and pretoken.decode()[:1].isspace():
+                continue
             steps: list[MergeStep] = []
             if core.ignore_merges and core.bytes_to_id(pretoken) is not None:
                 tokens = [pretoken]

@@ -23,6 +23,7 @@ from bytemill.formats.encoder import Loaded, build
 from bytemill.formats.patterns import Pattern, resolve_pattern
 from bytemill.formats.spec import (
     CharacterModel,
+    PretokenShape,
     SpecialTokens,
     Ties,
     TokenFlags,
@@ -261,6 +262,8 @@ class Tokenizer:
         """Metadata that does not affect ids: post-processor, chat template, tokenizer_config.json."""
         self.characters: CharacterModel | None = loaded.characters
         """Set if the smallest tokens are characters, as in SentencePiece; None for byte-level BPE."""
+        self.joins_tokens: bool = loaded.joins_tokens
+        """Whether decoding joins tokens as the file writes them, with spaces between: the file has no decoder."""
         self.training_report: TrainingReport | None = None
         """Statistics of training, if `train` made this object."""
         self._name: str | None = None
@@ -433,6 +436,8 @@ class Tokenizer:
         """
         if skip_special_tokens:
             ids = self._without_special(ids)
+        if self.joins_tokens:
+            return " ".join(map(self._piece, ids))
         text = self.core.decode(ids, errors)
         if self.characters is None:
             return text
@@ -474,7 +479,7 @@ class Tokenizer:
         """
         if skip_special_tokens:
             batch = [self._without_special(ids) for ids in batch]
-        if self.characters is None:
+        if self.characters is None and not self.joins_tokens:
             return self.core.decode_batch(batch, errors)
         return [self.decode(ids, errors) for ids in batch]
 
@@ -494,6 +499,8 @@ class Tokenizer:
         >>> [decoder.feed(byte) for byte in "é!".encode()]
         ['', 'é', '!']
         """
+        if self.joins_tokens:
+            return StreamDecoder(lambda token_id: f" {self._piece(token_id)}".encode(), "one")
         return StreamDecoder(
             lambda token_id: self.core.decode_bytes([token_id]), self.decode_strip, self._space_byte
         )
@@ -746,6 +753,13 @@ class Tokenizer:
             return self._text_of(token_id, self.core.token_bytes(token_id))
         except UnknownTokenError:
             return None
+
+    def _piece(self, token_id: int) -> str:
+        """A token as its file writes it. Raises UnknownTokenError."""
+        piece = self.id_to_token(token_id)
+        if piece is None:
+            raise UnknownTokenError(token_id)
+        return piece
 
     def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
         """Return all tokens as byte-level text with their ids, in id order.
@@ -1222,6 +1236,8 @@ class Tokenizer:
             special_tokens=self.special_tokens,
             normalizer=self.core.normalizer,
             characters=self.characters,
+            shape=PretokenShape(*(core.shape or ())),
+            joins_tokens=self.joins_tokens,
             flags=self.token_flags,
             metadata=self.metadata,
         )

@@ -28,6 +28,8 @@ def truncate(spec: TokenizerSpec, vocab_size: int) -> TokenizerSpec:
             "cannot truncate a tokenizer whose smallest tokens are characters",
             hint="train a smaller one with SentencePiece",
         )
+    if spec.shape.suffix is not None:
+        raise TokenizerError(f"cannot truncate a tokenizer whose words end with {spec.shape.suffix!r}")
     made = _ids_of_merges(spec)
     special_ids = set(spec.special_tokens.values())
     n_tokens = len(spec.vocab.keys() | special_ids)

@@ -301,6 +301,8 @@ class _Tokenizers:
             each.no_padding()
             # It may trim white space from the offsets of tokens.
             each.post_processor = None
+            if getattr(each.model, "dropout", None) is not None:
+                each.model.dropout = None
         self._without.encode_special_tokens = True
 
     def encode(self, text: str, *, special: bool) -> list[int]:

@@ -12,6 +12,7 @@
 //!    and not whether there is a lookup.
 //! 5. *Tokens that nothing leads to* can be decoded, but no text has their ids.
 //! 6. *Special tokens* are a set.
+//! 7. The *shape of pre-tokens* is there if they change before they are merged.
 
 use super::encoder::Encoder;
 use crate::bpe::live_merges::{live_merges, unreachable_tokens};
@@ -55,9 +56,13 @@ impl Encoder {
         match vocab.leftovers().map(Leftovers::fallback) {
             None => {}
             Some(Fallback::Bytes) => form.number(1),
+            Some(Fallback::Nothing) => form.number(3),
             Some(Fallback::Unknown { id, fused }) => {
                 [2, id, u32::from(fused)].into_iter().for_each(|number| form.number(number))
             }
+        }
+        if !self.shape().is_plain() {
+            form.bytes(format!("{:?}", self.shape()).as_bytes());
         }
         form.0
     }

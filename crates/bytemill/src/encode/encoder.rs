@@ -1,6 +1,7 @@
 //! [`Encoder`]: a vocabulary, a pattern and special tokens, ready to encode.
 
 use super::merge_barriers::MergeBarriers;
+use super::shape::Shape;
 use super::workspace_pool::{self, Owner};
 use crate::bpe::Merger;
 use crate::bpe::live_merges::{live_merges, unreachable_tokens};
@@ -39,6 +40,7 @@ pub struct Encoder {
     none: SpecialTokens,
     /// Tokens of more than one byte that no merges lead to, if whole pre-tokens are looked up in the vocabulary; else empty.
     pub(super) unreachable_tokens: HashMap<Box<[u8]>, u32>,
+    pub(super) shape: Shape,
     pub(super) merger: Merger,
     /// Built for the first long pre-token outside ASCII.
     pub(super) merge_barriers: OnceBox<MergeBarriers>,
@@ -64,6 +66,7 @@ impl Encoder {
             special,
             none: SpecialTokens::default(),
             unreachable_tokens,
+            shape: Shape::default(),
             merger: Merger::default(),
             merge_barriers: OnceBox::new(),
             sorted: OnceBox::new(),

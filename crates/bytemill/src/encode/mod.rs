@@ -6,7 +6,7 @@
 //! 2. `segment`: the loop over blocks of pre-tokens (split, hash, look up, resolve);
 //! 3. `workspace`: the buffers of a thread, and the two passes that every pre-token takes (hash and look up); `workspace_pool`: idle ones;
 //! 4. `short_cache` (with `key_hash`) and `long_cache`: ids of recently seen pre-tokens;
-//! 5. `pending`: pre-tokens that the cache does not hold, merged many at a time;
+//! 5. `pending`: pre-tokens that the cache does not hold, merged many at a time; `shape`: how they change before that;
 //! 6. `merge_barriers`: where long pre-tokens are cut before merging;
 //! 7. `cutter`, `stream`: cutting a text so that its parts encode to the same ids; text that arrives in chunks;
 //! 8. `spans`, `canonical`: offsets of tokens, fingerprints.
@@ -26,6 +26,7 @@ mod merge_barriers;
 mod pending;
 mod segment;
 mod session;
+mod shape;
 mod short_cache;
 mod spans;
 pub mod stream;
@@ -38,3 +39,4 @@ pub use crate::sys::interrupt::{Interrupt, no_interrupt};
 pub use encoder::{Allowed, Encoder};
 pub use id::Id;
 pub use session::Session;
+pub use shape::{END, Shape};

@@ -48,7 +48,7 @@ impl Encoder {
             done = end;
         }
         self.resolve(workspace, bytes, out, interrupt)?;
-        if let Some(unknown) = self.vocab().fused_id() {
+        if let Some(unknown) = self.vocab().fused_id().filter(|_| !self.shape.fuses_within) {
             T::fuse(out, n_before, unknown);
         }
         Ok(())
@@ -57,7 +57,7 @@ impl Encoder {
     /// Calls `cut` with every offset at which a long pre-token may be cut: see [`MergeBarriers`].
     fn cut_at_barriers(&self, pretoken: &[u8], cut: &mut dyn FnMut(usize)) {
         // An unreachable token must not be found in a part of a pre-token.
-        if pretoken.is_ascii() || !self.unreachable_tokens.is_empty() {
+        if pretoken.is_ascii() || !self.unreachable_tokens.is_empty() || !self.shape.is_plain() {
             return;
         }
         let new = || Box::new(MergeBarriers::new(self.vocab().tokens().map(|(token, _)| token)));
@@ -79,7 +79,11 @@ impl Encoder {
             out.push(T::narrow(id));
             return Ok(());
         }
-        self.merge_pretoken(pretoken, symbols, out, interrupt)
+        if self.shape.is_plain() {
+            return self.merge_pretoken(pretoken, symbols, out, interrupt);
+        }
+        let shaped = self.shaped(pretoken);
+        if shaped.is_empty() { Ok(()) } else { self.merge_pretoken(&shaped, symbols, out, interrupt) }
     }
 
     /// Appends the ids that merging alone makes of some bytes. `symbols` is scratch space.
@@ -100,6 +104,9 @@ impl Encoder {
         let mut ids = Vec::new();
         self.merger.merge_into(self.vocab(), pretoken, symbols, &mut ids, |s| self.vocab().symbol_id(s), interrupt)?;
         leftovers.expand(&mut ids, 0);
+        if let Some(unknown) = self.vocab().fused_id().filter(|_| self.shape.fuses_within) {
+            u32::fuse(&mut ids, 0, unknown);
+        }
         out.try_reserve(ids.len()).map_err(|_| Error::memory::<T>(out.len() + ids.len()))?;
         out.extend(ids.into_iter().map(T::narrow));
         Ok(())
@@ -143,7 +150,10 @@ impl Encoder {
                     short_cache.remove_placeholder(pretoken.key, pretoken.short_hash);
                 }
             } else if pretoken.is_short() {
-                if let Some(id) = self.unreachable_token(&pretoken.key.bytes()[..pretoken.key.n_bytes()]) {
+                let bytes = &pretoken.key.bytes()[..pretoken.key.n_bytes()];
+                if !self.shape.is_plain() {
+                    self.encode_pretoken(bytes, symbols, ids, interrupt)?;
+                } else if let Some(id) = self.unreachable_token(bytes) {
                     ids.push(id);
                 } else {
                     // The line may have left the processor's cache since the lookup.
@@ -152,7 +162,7 @@ impl Encoder {
                 }
             } else {
                 let bytes = &text[pretoken.range.clone()];
-                if bytes.len() >= WIDE_LANES {
+                if bytes.len() >= WIDE_LANES || !self.shape.is_plain() {
                     self.encode_pretoken(bytes, symbols, ids, interrupt)?;
                     long_cache.insert(bytes, hash, &ids[start..]);
                     pretoken.is_cached = true;

@@ -1,4 +1,4 @@
-//! Ids of recently seen short pre-tokens: 1–15 bytes, 1–4 ids.
+//! Ids of recently seen short pre-tokens: 1–15 bytes, 0–4 ids.
 //!
 //! Most pre-tokens of a text were seen before, and most of those recently. Entries of frequent pre-tokens stay in the
 //! processor's cache whatever the size of the table; the others are prefetched. A new entry replaces an old one, so the
@@ -28,7 +28,7 @@ const MAX_LINES: usize = 1 << 18;
 /// The highest byte of `high` holds the number of bytes (1 to 15) and, four bits up, the number of ids.
 const COUNT_SHIFT: u32 = 60;
 
-/// The bits of the number of ids, 1 to 4.
+/// The bits of the number of ids, 0 to 4.
 const COUNT_MASK: u64 = 0x7 << COUNT_SHIFT;
 
 /// Set instead of a number of ids when the entry holds a placeholder. A lookup of ids finds no such entry, without a
@@ -172,7 +172,7 @@ impl ShortCache {
     /// Inserts the first `n_ids` of `ids` for a pre-token, in place of its placeholder if that is still there.
     #[inline]
     pub fn insert(&mut self, key: Packed, hash: u32, ids: &[u32; SHORT_IDS], n_ids: usize) {
-        debug_assert!((1..=SHORT_IDS).contains(&n_ids));
+        debug_assert!(n_ids <= SHORT_IDS);
         let new = Entry { low: key.low, high: key.high | (n_ids as u64) << COUNT_SHIFT, ids: *ids };
         let line = self.line(hash);
         let (is_first, is_second) = (line.0[0].has_placeholder_of(key), line.0[1].has_placeholder_of(key));

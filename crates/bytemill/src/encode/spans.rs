@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::special::AlignedSegment;
 use crate::text::normalize::aligned::{AlignedChar, plain};
 use crate::vocab::{Fallback, Leftovers, META};
+use std::iter::{Peekable, repeat_n};
 use std::ops::Range;
 
 impl Encoder {
@@ -25,7 +26,7 @@ impl Encoder {
     ) -> Result<()> {
         let mut ids = ids.iter().map(|&id| id.into());
         let special = self.recognized(allowed);
-        if !special.normalizer().is_identity() || self.vocab().leftovers().is_some() {
+        if !special.normalizer().is_identity() || self.vocab().leftovers().is_some() || !self.shape.is_plain() {
             return self.aligned_spans(&special.aligned_segments(text), &mut ids, &mut each);
         }
         let mut at = 0;
@@ -82,6 +83,9 @@ impl Encoder {
                     each(origin.clone());
                     at = origin.end;
                 }
+                AlignedSegment::Text(text) if !self.shape.is_plain() => {
+                    at = self.shaped_spans(text, &mut ids, each)?.unwrap_or(at);
+                }
                 AlignedSegment::Text(text) => {
                     let origins = Origins::new(text);
                     let mut done = 0;
@@ -98,6 +102,71 @@ impl Encoder {
             }
         }
         if ids.next().is_some() { changed(at) } else { Ok(()) }
+    }
+
+    /// [`Encoder::spans`] for pre-tokens that change before they are merged. Returns the end of the last range.
+    fn shaped_spans(
+        &self,
+        text: &[AlignedChar],
+        ids: &mut Peekable<impl Iterator<Item = u32>>,
+        each: &mut impl FnMut(Range<usize>),
+    ) -> Result<Option<usize>> {
+        let origins = Origins::new(text);
+        let (mut start, mut last, mut error) = (0, None, None);
+        self.pattern().for_each(&origins.text, |pretoken| {
+            let (shaped, units) = (self.shaped(pretoken), self.units(pretoken, start));
+            start += pretoken.len();
+            let (mut done, mut n_units) = (0, 0);
+            while done < shaped.len() && error.is_none() {
+                let n_bytes =
+                    ids.next().and_then(|id| self.n_bytes_of_shaped(id, ids.peek().copied(), &shaped[done..]));
+                let Some(n_bytes) = n_bytes else {
+                    error = Some(changed(last.unwrap_or_default()));
+                    return;
+                };
+                let n_more: usize = shaped[done..done + n_bytes].iter().map(|&byte| self.n_units(byte)).sum();
+                let token = &units[n_units.min(units.len())..(n_units + n_more).min(units.len())];
+                if let (Some(first), Some(end)) = (token.first(), token.last()) {
+                    let range = origins.range(text, first.start..end.end);
+                    last = Some(range.end);
+                    each(range);
+                }
+                done += n_bytes;
+                n_units += n_more;
+            }
+        })?;
+        error.unwrap_or(Ok(())).map(|()| last)
+    }
+
+    /// What tokens tile a pre-token with, which begins at `start` of the text: the range of each of its bytes.
+    ///
+    /// In Hugging Face's library, tokens tile a pre-token from its start, also behind what has vanished. Bytes have a length of
+    /// one or two there, that of the character that stands for each.
+    fn units(&self, pretoken: &[u8], start: usize) -> Vec<Range<usize>> {
+        let mut units = Vec::with_capacity(pretoken.len() + 2);
+        if self.shape.adds_space(pretoken) {
+            let n_first = pretoken.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next());
+            let first = start..start + n_first.map_or(1, char::len_utf8);
+            units.extend(repeat_n(first, self.n_units(b' ')));
+        }
+        for (&byte, at) in pretoken.iter().zip(start..) {
+            units.extend(repeat_n(at..at + 1, self.n_units(byte)));
+        }
+        units
+    }
+
+    fn n_units(&self, byte: u8) -> usize {
+        let is_of_bytes = self.shape.drops_unknown && self.vocab().leftovers().is_none();
+        if is_of_bytes && !byte.is_ascii_graphic() { 2 } else { 1 }
+    }
+
+    /// [`Encoder::n_bytes_of`] for a pre-token that changes.
+    fn n_bytes_of_shaped(&self, id: u32, next: Option<u32>, shaped: &[u8]) -> Option<usize> {
+        let stem = self.shape.suffix.as_ref().and_then(|suffix| self.vocab().token(id)?.strip_suffix(&**suffix));
+        match stem {
+            Some(stem) if shaped[..shaped.len() - 1] == *stem => Some(shaped.len()),
+            _ => self.n_bytes_of(id, next, shaped),
+        }
     }
 
     /// How many bytes at the start of `text` a token stands for, of which `next` is the one after it.

@@ -43,6 +43,7 @@ impl Vocab {
                 // The first byte of a character stands for it.
                 Fallback::Unknown { .. } if (0x80..0xC0).contains(&byte) => vec![],
                 Fallback::Unknown { id, .. } => vec![id],
+                Fallback::Nothing => vec![],
                 Fallback::Bytes if byte == b' ' && aliases.iter().any(|(_, token)| token == b" ") => {
                     META.map(|byte| byte_ids[usize::from(byte)]).to_vec()
                 }
@@ -62,6 +63,7 @@ impl Vocab {
             let ids = match fallback {
                 Fallback::Bytes => symbol.iter().map(|&byte| byte_ids[usize::from(byte)]).collect(),
                 Fallback::Unknown { id, .. } => vec![id],
+                Fallback::Nothing => vec![],
             };
             leftovers.add(&mut all, symbol, ids)?;
         }

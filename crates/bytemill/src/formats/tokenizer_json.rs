@@ -4,6 +4,7 @@
 //! [`TokenizerJson`], the tokens and merges of a file of byte-level BPE, and [`CharacterJson`], those of a file of BPE over
 //! characters, as SentencePiece makes it.
 
+use crate::encode::END;
 use crate::formats::StringArray;
 use crate::formats::needed_merges::{NeededMerges, needed_merges};
 use crate::text::byte_characters::append_bytes;
@@ -23,10 +24,11 @@ pub trait Contents: Sized {
     fn append_token(key: &str, bytes: &mut Vec<u8>) -> bool;
 
     /// The contents of a file: its tokens, the entries of the vocabulary that stand for no bytes, and the merges by the keys of their
-    /// parts. `None` if they contradict each other.
+    /// parts. `suffix` is what keys end with that end a word; it may be empty. `None` if they contradict each other.
     fn new<'m>(
         tokens: TokenList,
         foreign: HashMap<String, u32>,
+        suffix: &str,
         merges: impl ExactSizeIterator<Item = (&'m str, &'m str)> + Clone,
     ) -> Option<Self>;
 }
@@ -120,17 +122,23 @@ impl<'de, C: Contents> Visitor<'de> for Model<C> {
     expecting!("an object");
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        let (mut entries, mut merges) = (None, None);
+        let (mut entries, mut merges, mut suffix) = (None, None, None);
         let rest = read_fields(map, |key, map| {
             let (is_repeated, empty) = match key {
                 "vocab" => (entries.replace(map.next_value_seed(Vocabulary(PhantomData::<C>))?).is_some(), "{}"),
                 "merges" => (merges.replace(map.next_value::<Vec<Merge>>()?).is_some(), "[]"),
+                "end_of_word_suffix" => {
+                    suffix = map.next_value::<Option<Text>>()?;
+                    let written = suffix.as_ref().map(|Text(suffix)| suffix);
+                    return serde_json::to_string(&written).map(Some).map_err(A::Error::custom);
+                }
                 _ => return Ok(None),
             };
             if is_repeated { Err(unusual()) } else { Ok(Some(empty.to_owned())) }
         })?;
         let (Some((tokens, foreign)), Some(merges)) = (entries, merges) else { return Err(unusual()) };
-        let model = C::new(tokens, foreign, merges.iter().map(|Merge(left, right)| (&**left, &**right)));
+        let suffix = suffix.map_or_else(String::new, |Text(suffix)| suffix.into_owned());
+        let model = C::new(tokens, foreign, &suffix, merges.iter().map(|Merge(left, right)| (&**left, &**right)));
         Ok((model.ok_or_else(unusual)?, rest))
     }
 }
@@ -218,9 +226,13 @@ fn with_merges<'m>(
     tokens: TokenList,
     merges: impl ExactSizeIterator<Item = (&'m str, &'m str)>,
     lists_more: bool,
+    suffix: &str,
 ) -> Option<MergedTokens> {
     let mut needed = lists_more.then(NeededMerges::default);
-    let mut merged = MergedTokens::new(tokens, "id").ok()?;
+    let mut merged = MergedTokens::with_any_bytes(tokens, "id").ok()?;
+    if !suffix.is_empty() {
+        merged.add_ends(suffix.as_bytes(), END).ok()?;
+    }
     let mut joined = Vec::new();
     for (left, right) in merges {
         let n_left = join(left, right, &mut joined)?;
@@ -303,6 +315,7 @@ impl Contents for TokenizerJson {
     fn new<'m>(
         tokens: TokenList,
         foreign: HashMap<String, u32>,
+        suffix: &str,
         merges: impl ExactSizeIterator<Item = (&'m str, &'m str)> + Clone,
     ) -> Option<Self> {
         let mut ids: Vec<u32> = tokens.ids().iter().chain(foreign.values()).copied().collect();
@@ -312,11 +325,11 @@ impl Contents for TokenizerJson {
         }
         let n_merges = merges.len();
         let n_bytes = tokens.iter().filter(|(_, token)| token.len() == 1).count();
-        if n_merges + n_bytes <= tokens.len() {
-            let merged = with_merges(tokens, merges, false)?;
+        if !suffix.is_empty() || n_merges + n_bytes <= tokens.len() {
+            let merged = with_merges(tokens, merges, false, suffix)?;
             return Some(Self { merged, is_ranked: false, n_merges, foreign });
         }
-        let needed = with_merges(tokens.clone(), merges.clone(), true);
+        let needed = with_merges(tokens.clone(), merges.clone(), true, suffix);
         if let Some(merged) = needed.or_else(|| with_needed_merges(tokens.clone(), merges.clone())) {
             return Some(Self { n_merges: merged.n_merges(), merged, is_ranked: false, foreign });
         }
@@ -333,7 +346,7 @@ impl TokenizerJson {
             add_entry::<Self>(&mut entries, &mut foreign, key, id)?;
         }
         let merges: Vec<_> = merges.iter().map(|merge| merge.split_once(' ')).collect::<Option<_>>()?;
-        Self::new(entries, foreign, merges.into_iter())
+        Self::new(entries, foreign, "", merges.into_iter())
     }
 
     /// Number of entries of the vocabulary.
@@ -344,6 +357,11 @@ impl TokenizerJson {
     /// Number of merges.
     pub fn n_merges(&self) -> usize {
         self.n_merges
+    }
+
+    /// The first byte that UTF-8 uses and that is no token.
+    pub fn missing_byte(&self) -> Option<u8> {
+        self.merged.missing_byte()
     }
 
     /// The id of an entry of the vocabulary, by its key in the file.
@@ -416,11 +434,12 @@ impl Contents for CharacterJson {
     fn new<'m>(
         entries: TokenList,
         _: HashMap<String, u32>,
+        suffix: &str,
         merges: impl ExactSizeIterator<Item = (&'m str, &'m str)> + Clone,
     ) -> Option<Self> {
         let mut ids = entries.ids().to_vec();
         ids.sort_unstable();
-        if !ids.is_sorted_by(|one, next| one < next) {
+        if !ids.is_sorted_by(|one, next| one < next) || !suffix.is_empty() {
             return None;
         }
         let index = TokenIndex::new(&entries, "id").ok()?;
@@ -491,6 +510,7 @@ impl CharacterJson {
                     self.position(character)?;
                 }
             }
+            Fallback::Nothing => {}
             Fallback::Unknown { id, .. } => {
                 left_out[self.entries.ids().iter().position(|&other| other == id)?] = true;
             }

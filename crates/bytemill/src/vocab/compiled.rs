@@ -151,12 +151,14 @@ impl Writer {
         self.0.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     }
 
-    /// What unknown characters become: 0 if tokens are bytes, 1 for [`Fallback::Bytes`], 2 and 3 for [`Fallback::Unknown`]. The
+    /// What unknown characters become: 0 if tokens are bytes, 1 for [`Fallback::Bytes`], 2 and 3 for [`Fallback::Unknown`],
+    /// 4 for [`Fallback::Nothing`]. The
     /// symbols follow.
     fn leftovers(&mut self, leftovers: Option<&Leftovers>) {
         let Some(Leftovers { fallback, symbols }) = leftovers else { return self.number(0) };
         match fallback {
             Fallback::Bytes => self.number(1),
+            Fallback::Nothing => self.number(4),
             Fallback::Unknown { id, fused } => {
                 self.number(2 + usize::from(*fused));
                 self.number(*id as usize);
@@ -204,6 +206,7 @@ impl<'b> Reader<'b> {
         let fallback = match self.number()? {
             0 => return Some(None),
             1 => Fallback::Bytes,
+            4 => Fallback::Nothing,
             kind @ (2 | 3) => Fallback::Unknown { id: u32::try_from(self.number()?).ok()?, fused: kind == 3 },
             _ => return None,
         };

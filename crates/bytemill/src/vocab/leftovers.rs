@@ -14,6 +14,8 @@ pub(crate) const META: [u8; 3] = [0xE2, 0x96, 0x81];
 pub enum Fallback {
     /// Each byte has a token.
     Bytes,
+    /// Nothing: they vanish before merging.
+    Nothing,
     /// One token stands for each unknown character, or for several in a row if they are `fused`.
     Unknown {
         /// Its id.

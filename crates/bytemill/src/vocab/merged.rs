@@ -17,6 +17,11 @@ pub(crate) fn is_never_in_utf8(byte: u8) -> bool {
     matches!(byte, 0xC0 | 0xC1 | 0xF5..)
 }
 
+/// The first byte that UTF-8 uses and that is no token, by the ids of symbols.
+fn missing_byte(symbol_ids: &[u32]) -> Option<u8> {
+    (0..=255).find(|&byte| symbol_ids[usize::from(byte)] == NO_ID && !is_never_in_utf8(byte))
+}
+
 /// Tokens whose merges are added one by one, in order of rank.
 ///
 /// A token that is neither a byte nor the result of a merge can be decoded, but no text encodes to it. (GPT-2's files have
@@ -40,6 +45,18 @@ impl MergedTokens {
     /// # Errors
     /// [`crate::Error::Invalid`] for an empty or repeated token, and if a byte that UTF-8 uses is not a token.
     pub fn new(tokens: TokenList, number: &str) -> Result<Self> {
+        let merged = Self::with_any_bytes(tokens, number)?;
+        match merged.missing_byte() {
+            Some(byte) => invalid(format!("the byte {} is no token: all bytes of UTF-8 must be", show(&[byte]))),
+            None => Ok(merged),
+        }
+    }
+
+    /// The same if bytes may be missing.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for an empty or repeated token.
+    pub fn with_any_bytes(tokens: TokenList, number: &str) -> Result<Self> {
         let index = TokenIndex::new(&tokens, number)?;
         let mut symbols = vec![NO_SYMBOL; tokens.len()];
         let mut symbol_ids = Vec::with_capacity(tokens.len());
@@ -49,13 +66,31 @@ impl MergedTokens {
                     symbols[position as usize] = u32::from(byte);
                     symbol_ids.push(tokens.ids()[position as usize]);
                 }
-                None if is_never_in_utf8(byte) => symbol_ids.push(NO_ID),
-                None => return invalid(format!("the byte {} is no token: all bytes of UTF-8 must be", show(&[byte]))),
+                None => symbol_ids.push(NO_ID),
             }
         }
         let n_merges = tokens.len().saturating_sub(256);
         let (merges, pairs) = (Vec::with_capacity(n_merges), PairTable::new(n_merges));
         Ok(Self { tokens, index, symbols, symbol_ids, merges, pairs, next: 0 })
+    }
+
+    /// The first byte that UTF-8 uses and that is no token.
+    pub fn missing_byte(&self) -> Option<u8> {
+        missing_byte(&self.symbol_ids)
+    }
+
+    /// Adds the merges of each byte with `end`, a byte of no text, whose results are written with a suffix.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if a byte that is a token is none with the suffix.
+    pub fn add_ends(&mut self, suffix: &[u8], end: u8) -> Result<()> {
+        for byte in (0..=255).filter(|&byte| !is_never_in_utf8(byte)) {
+            let Some(position) = self.position(&[&[byte], suffix].concat()) else {
+                return invalid(format!("the byte {} has no token at the end of a word", show(&[byte])));
+            };
+            self.add_symbols(u32::from(byte), u32::from(end), position)?;
+        }
+        Ok(())
     }
 
     /// The position of a token.
@@ -217,6 +252,11 @@ impl MergedTokens {
 }
 
 impl Vocab {
+    /// The first byte that UTF-8 uses and that is no token.
+    pub fn missing_byte(&self) -> Option<u8> {
+        missing_byte(&self.symbol_ids)
+    }
+
     /// A vocabulary from an ordered list of merges, each given by the bytes of its two parts.
     ///
     /// `tokens` may include the special tokens.

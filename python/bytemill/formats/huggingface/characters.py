@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.files import array_at, bool_at, is_object, object_at, shown, wrong_value
-from bytemill.formats.huggingface.parts import from_normalizer, steps_of, to_normalizer
-from bytemill.formats.spec import CharacterModel, NormalizerSteps, TokenFlags, TokenizerSpec
+from bytemill.formats.huggingface.normalizers import from_normalizer, to_normalizer
+from bytemill.formats.huggingface.parts import DECODERS
+from bytemill.formats.huggingface.pre_tokenizers import splitting_of, to_pre_tokenizer
+from bytemill.formats.spec import CharacterModel, NormalizerSteps, PretokenShape, TokenFlags, TokenizerSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+# Patterns of the core for texts that are not split (see `Spaces`).
+_WITHOUT_EFFECT = (None, " *[^ ]+| +", r" *[^ \n]+| +|\n+")
 META = "\N{LOWER ONE EIGHTH BLOCK}"
 EACH_SPACE = " ?[^ ]+| "
 """Pattern of `Metaspace` with `split`: every space begins a pre-token."""
@@ -41,18 +45,8 @@ _STRIP_ONE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 
 
 def is_character_model(document: Mapping[str, Any]) -> bool:
-    """Return whether a tokenizer.json is BPE over characters: no step of its pre-tokenizer is ByteLevel.
-
-    A pre-tokenizer that is missing altogether also occurs in damaged byte-level files, so it counts only if something
-    else tells that the model is one of characters.
-    """
-    model = document["model"]
-    text = repr(document.get("pre_tokenizer"))
-    if "'ByteLevel'" in text or "'ByteLevel'" in repr(document.get("normalizer")):
-        return False
-    return (
-        "'Metaspace'" in text or META in repr(document.get("normalizer")) or bool(model.get("byte_fallback"))
-    )
+    """Return whether a tokenizer.json is BPE over characters: no step of normalizer or pre-tokenizer is ByteLevel."""
+    return not any("'ByteLevel'" in repr(document.get(field)) for field in ("pre_tokenizer", "normalizer"))
 
 
 def read(
@@ -106,6 +100,7 @@ def read(
         ignore_merges=bool(document["model"].get("ignore_merges")),
         normalizer=settings.normalizer,
         characters=settings.characters,
+        shape=settings.shape,
     )
 
 
@@ -116,6 +111,7 @@ class CharacterSettings:
     normalizer: NormalizerSteps
     pattern: str | None
     characters: CharacterModel
+    shape: PretokenShape
 
 
 def settings_of(document: Mapping[str, Any], vocab: Mapping[str, int], location: str) -> CharacterSettings:
@@ -124,14 +120,16 @@ def settings_of(document: Mapping[str, Any], vocab: Mapping[str, int], location:
     Of the vocabulary, only the texts of `fallback_texts` and `OWN_BYTES` are looked up.
     """
     steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
-    normalizer, pattern, has_meta = _spaces(steps, document.get("pre_tokenizer"), location)
-    characters = replace(
-        _fallback(document["model"], vocab, f"{location}: model", has_meta=has_meta),
-        writes_spaces_as_meta=has_meta,
-    )
+    normalizer, pattern, has_meta, shape = _spaces(steps, document.get("pre_tokenizer"), location)
+    characters, drops_unknown = _fallback(document["model"], vocab, f"{location}: model", has_meta=has_meta)
+    if drops_unknown and document["model"].get("ignore_merges"):
+        raise TokenizerFileError(f"{location}: model.ignore_merges is true, but unknown characters vanish")
+    fuses_within = pattern is not None and characters.fuse_unk
+    shape = shape._replace(drops_unknown=drops_unknown, fuses_within=fuses_within)
+    characters = replace(characters, writes_spaces_as_meta=has_meta)
     strip = _decode_strip(document.get("decoder"), characters, f"{location}: decoder")
     _check_added_tokens(document.get("added_tokens", []), f"{location}: added_tokens", has_meta=has_meta)
-    return CharacterSettings(normalizer, pattern, replace(characters, decode_strip=strip))
+    return CharacterSettings(normalizer, pattern, replace(characters, decode_strip=strip), shape)
 
 
 def _check_added_tokens(tokens: Any, location: str, *, has_meta: bool) -> None:
@@ -165,8 +163,9 @@ def as_bytes(texts: Sequence[str], *, has_meta: bool) -> list[bytes]:
 
 def _spaces(
     steps: NormalizerSteps, pre_tokenizer: Any, location: str
-) -> tuple[NormalizerSteps, str | None, bool]:
-    """Return the normalizer with spaces instead of `▁`, the pattern, and whether files write spaces as `▁`."""
+) -> tuple[NormalizerSteps, str | None, bool, PretokenShape]:
+    """Return the normalizer with spaces instead of `▁`, the pattern, whether files write spaces as `▁`, and the shape."""
+    plain = PretokenShape()
     path = f"{location}: pre_tokenizer"
     step: Any = pre_tokenizer
     if is_object(step) and step.get("type") == "Sequence":
@@ -182,16 +181,16 @@ def _spaces(
         )
     inner = tuple((name, *(part.replace(META, " ") for part in parts)) for name, *parts in steps[:end])
     if step is None:
-        return (*inner, *([_FROM_META] if replaces else []), *after), None, replaces
+        return (*inner, *([_FROM_META] if replaces else []), *after), None, replaces, plain
     settings = object_at(step, path, "a pre-tokenizer")
     match settings:
         case {"type": "Split", "pattern": {"Regex": str(expression)}, "behavior": "Isolated"} if (
             expression == LINES
         ):
-            return (*inner, *([_FROM_META] if replaces else []), *after), LINES, replaces
+            return (*inner, *([_FROM_META] if replaces else []), *after), LINES, replaces, plain
         # Without spaces in the text, nothing is split.
         case {"type": "Split", "pattern": {"String": " "}} if replaces:
-            return (*inner, _FROM_META, *after), None, True
+            return (*inner, _FROM_META, *after), None, True, plain
         case {"type": "Metaspace", "replacement": str(replacement)} if replacement == META:
             scheme: Any = settings.get("prepend_scheme")
             if scheme is None:
@@ -206,18 +205,20 @@ def _spaces(
                     f"{path}.prepend_scheme is 'first', which is not supported after {removes[0]}: "
                     "it counts characters that the normalizer removed"
                 )
-            return (*inner, _FROM_META, *after, *prefix), EACH_SPACE if splits else None, True
-        case _:
+            return (*inner, _FROM_META, *after, *prefix), EACH_SPACE if splits else None, True, plain
+        case _ if replaces:
             raise TokenizerFileError(
-                f"{path} is {shown(settings.get('type'))}, which is not supported for BPE over characters",
-                hint="bytemill reads such files with Metaspace or without a pre-tokenizer",
+                f"{path} is {shown(settings.get('type'))}, which is not supported for texts with {META!r} for spaces"
             )
+        case _:
+            splitting = splitting_of(pre_tokenizer, path)
+            return inner, splitting.pattern, False, splitting.shape
 
 
 def _fallback(
     model: Mapping[str, Any], vocab: Mapping[str, int], location: str, *, has_meta: bool
-) -> CharacterModel:
-    """Return what unknown characters become."""
+) -> tuple[CharacterModel, bool]:
+    """Return what unknown characters become, and whether they vanish."""
     if model.get("byte_fallback"):
         if model.get("ignore_merges"):
             raise TokenizerFileError(
@@ -231,15 +232,14 @@ def _fallback(
                     f"{location}.vocab lacks {_BYTE_NAMES[byte]}, which 'byte_fallback' needs",
                     hint="add all 256 of them",
                 )
-        return CharacterModel({byte: vocab[_BYTE_NAMES[byte]] for byte in range(256) if byte not in missing})
+        ids = {byte: vocab[_BYTE_NAMES[byte]] for byte in range(256) if byte not in missing}
+        return CharacterModel(ids), False
     unknown = model.get("unk_token")
     if unknown is None:
-        raise TokenizerFileError(
-            f"{location} has neither 'byte_fallback' nor 'unk_token': unknown characters would be lost"
-        )
+        return CharacterModel(None), True
     if unknown not in vocab:
         raise TokenizerFileError(f"{location}.unk_token: {shown(unknown)} is not in the vocabulary")
-    return CharacterModel(None, unk_id=vocab[unknown], fuse_unk=bool(model.get("fuse_unk")))
+    return CharacterModel(None, unk_id=vocab[unknown], fuse_unk=bool(model.get("fuse_unk"))), False
 
 
 _STRIPS = {
@@ -259,24 +259,11 @@ def _decode_strip(decoder: Any, characters: CharacterModel, location: str) -> An
         TokenizerFileError: It is damaged, or does not join the tokens with `▁` as spaces and bytes as such.
     """
     if decoder is None:
-        raise TokenizerFileError(f"{location} is missing")
+        return "none"
     has_bytes, has_meta = characters.byte_ids is not None, characters.writes_spaces_as_meta
-    steps = list(steps_of(decoder, location, "decoders", "a decoder"))
-    first = steps[0][0] if len(steps) == 1 else {}
-    if (first.get("type"), first.get("replacement")) == ("Metaspace", META) and has_meta and not has_bytes:
-        default = "always" if first.get("add_prefix_space", True) else "never"
-        return "none" if first.get("prepend_scheme", default) == "never" else "token"
-    kinds: list[str] = []
-    for step, path in steps:
-        match step:
-            case (
-                {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
-                | {"type": "Strip", "content": " ", "start": 1, "stop": 0}
-                | {"type": "ByteFallback" | "Fuse"}
-            ):
-                kinds.append(step["type"])
-            case _:
-                raise TokenizerFileError(f"{path} is {shown(step.get('type'))}, which is not supported")
+    kinds = DECODERS.read_all(decoder, location)
+    if len(kinds) == 1 and kinds[0].startswith("Metaspace") and has_meta and not has_bytes:
+        return "none" if kinds[0].endswith("never") else "token"
     # Without bytes among the tokens, ByteFallback changes none; without `▁`, Replace would change texts.
     found = [kind for kind in kinds if has_bytes or kind != "ByteFallback"]
     for known, strip in _STRIPS.items():
@@ -306,13 +293,8 @@ def objects_of(spec: TokenizerSpec, characters: CharacterModel) -> dict[str, Any
             hint="keep the SentencePiece .model",
         )
     pre_tokenizer: dict[str, Any] | None = None
-    if spec.pattern == LINES:
-        pre_tokenizer = {
-            "type": "Split",
-            "pattern": {"Regex": LINES},
-            "behavior": "Isolated",
-            "invert": False,
-        }
+    if spec.pattern != EACH_SPACE and spec.pattern not in _WITHOUT_EFFECT:
+        pre_tokenizer = to_pre_tokenizer(spec.pattern, shape=spec.shape, is_byte_level=False)
     if characters.writes_spaces_as_meta:
         scheme = steps[-1][1] if steps and steps[-1][0] == "Metaspace" else "never"
         steps = tuple(step for step in steps if step[0] != "Metaspace")

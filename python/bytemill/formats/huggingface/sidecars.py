@@ -30,7 +30,8 @@ from bytemill.formats.files import (
     read_text,
     shown,
 )
-from bytemill.formats.huggingface.parts import PREFIX, check_depth, flags_at
+from bytemill.formats.huggingface.parts import check_depth, flags_at
+from bytemill.formats.huggingface.pre_tokenizers import PREFIX
 from bytemill.formats.spec import TokenFlags, TokenizerMetadata
 
 if TYPE_CHECKING:

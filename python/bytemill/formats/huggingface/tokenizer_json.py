@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill._core import CharacterJson, TokenizerJson, check_pattern
 from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
 from bytemill.formats import compiled_cache
-from bytemill.formats.byte_level import is_text_of_other_bytes, is_vocabulary, text_to_bytes
+from bytemill.formats.byte_level import is_text_of_other_bytes, is_vocabulary, missing_bytes, text_to_bytes
 from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import (
     array_at,
@@ -42,21 +42,25 @@ from bytemill.formats.huggingface.characters import (
     is_character_model,
     settings_of,
 )
+from bytemill.formats.huggingface.normalizers import from_normalizer, to_normalizer
 from bytemill.formats.huggingface.parts import (
     DECODER,
     POST_PROCESSOR,
-    PREFIX,
-    adds_prefix_space,
     check_decoder,
-    from_normalizer,
-    from_pre_tokenizer,
+    check_model,
     metadata_of,
     special_tokens_of,
-    to_normalizer,
+)
+from bytemill.formats.huggingface.pre_tokenizers import (
+    PREFIX,
+    Splitting,
+    own_splitting,
+    splitting_of,
     to_pre_tokenizer,
 )
 from bytemill.formats.huggingface.sidecars import Sidecars
 from bytemill.formats.spec import (
+    PretokenShape,
     TokenFlags,
     TokenizerMetadata,
     TokenizerSpec,
@@ -177,7 +181,7 @@ def _checked_document(rest: str, location: str) -> dict[str, Any]:
     document: Any = parse_json(rest, location)
     if not is_object(document) or not is_object(document.get("model")):
         raise TokenizerFileError(f"{location}: not a tokenizer.json: there is no 'model' object")
-    refuse_other_models(document["model"], location)
+    check_model(document["model"], f"{location}: model")
     return document
 
 
@@ -196,17 +200,47 @@ def _load(
     special_tokens, flags = special_tokens_of(
         document.get("added_tokens", []), file.id_of, file.n_entries, f"{location}: added_tokens"
     )
-    pattern, record = pattern_and_record(document, file.n_merges, location)
+    splitting, record = splitting_and_record(document, file.n_merges, location)
+    shape = _shape_of(splitting, model, f"{location}: model", lacks_bytes=file.missing_byte is not None)
     metadata = metadata_of(document, location)
     _check_decoding(document, special_tokens, location)
-    normalizer = normalizer_of(document, location)
-    rules = special_rules(special_tokens, flags, normalizer)
-    core = file.encoder(special_tokens, pattern, bool(model.get("ignore_merges")), rules, normalizer)
+    normalizer = normalizer_of(document, splitting, location)
+    core = file.encoder(
+        special_tokens,
+        splitting.pattern,
+        bool(model.get("ignore_merges")),
+        special_rules(special_tokens, flags, normalizer),
+        normalizer,
+        shape,
+    )
     if core is None:
         return None
     if sidecars is not None:
-        sidecars.warn_of_other_split(pattern, normalizer)
-    return Loaded(core, record.get("ties"), record.get("merge_counts"), flags, metadata)
+        sidecars.warn_of_other_split(splitting.pattern, normalizer)
+    return Loaded(
+        core,
+        record.get("ties"),
+        record.get("merge_counts"),
+        flags,
+        metadata,
+        joins_tokens=document.get("decoder") is None,
+    )
+
+
+def _shape_of(
+    splitting: Splitting, model: dict[str, Any], location: str, *, lacks_bytes: bool
+) -> PretokenShape:
+    """Return how the pre-tokens of byte-level BPE change.
+
+    Raises:
+        TokenizerFileError: An option of the model does not go with another one, or with missing bytes.
+    """
+    shape = splitting.shape._replace(suffix=model.get("end_of_word_suffix") or None, drops_unknown=lacks_bytes)
+    if lacks_bytes and (model.get("unk_token") is not None or model.get("byte_fallback") or shape.suffix):
+        raise TokenizerFileError(f"{location}.vocab lacks bytes, for which there is another token")
+    if model.get("ignore_merges") and (shape.suffix or shape.space_before):
+        raise TokenizerFileError(f"{location}.ignore_merges is true, which is not supported for such words")
+    return shape
 
 
 def _load_characters(file: CharacterJson, document: dict[str, Any], location: str) -> Loaded | None:
@@ -225,10 +259,17 @@ def _load_characters(file: CharacterJson, document: dict[str, Any], location: st
         None if characters.unk_id is None else (characters.unk_id, characters.fuse_unk),
         special_rules(special_tokens, flags, settings.normalizer),
         settings.normalizer,
+        settings.shape,
     )
     if core is None:
         return None
-    return Loaded(core, flags=flags, metadata=metadata_of(document, location), characters=characters)
+    return Loaded(
+        core,
+        flags=flags,
+        metadata=metadata_of(document, location),
+        characters=characters,
+        joins_tokens=document.get("decoder") is None,
+    )
 
 
 def _add_named_tokens(document: dict[str, Any], file: CharacterJson, location: str) -> None:
@@ -276,21 +317,23 @@ def from_document(document: Any, location: str, sidecars: Sidecars | None = None
     if not is_object(document) or not is_object(document.get("model")):
         raise TokenizerFileError(f"{location}: not a tokenizer.json: there is no 'model' object")
     model: dict[str, Any] = document["model"]
-    refuse_other_models(model, location)
+    check_model(model, f"{location}: model")
     refuse_unsupported(document, location)
     if sidecars is not None and is_object(vocab := model.get("vocab")):
         document = sidecars.amended(document, vocab.get, len(vocab))
     if character_models.is_character_model(document):
         return _character_spec(document, location)
     special_tokens, flags, vocab, merges = read_model(model, document.get("added_tokens", []), location)
-    pattern, record = pattern_and_record(document, len(merges), location)
+    splitting, record = splitting_and_record(document, len(merges), location)
+    lacks_bytes = missing_bytes(vocab.values()) is not None
+    shape = _shape_of(splitting, model, f"{location}: model", lacks_bytes=lacks_bytes)
     metadata = metadata_of(document, location)
     _check_decoding(document, special_tokens, location)
-    normalizer = normalizer_of(document, location)
+    normalizer = normalizer_of(document, splitting, location)
     if sidecars is not None:
-        sidecars.warn_of_other_split(pattern, normalizer)
+        sidecars.warn_of_other_split(splitting.pattern, normalizer)
     return TokenizerSpec(
-        pattern=pattern,
+        pattern=splitting.pattern,
         special_tokens=special_tokens,
         vocab=vocab,
         merges=merges,
@@ -299,6 +342,8 @@ def from_document(document: Any, location: str, sidecars: Sidecars | None = None
         merge_counts=record.get("merge_counts"),
         normalizer=normalizer,
         flags=flags,
+        shape=shape,
+        joins_tokens=document.get("decoder") is None,
         metadata=metadata,
     )
 
@@ -306,7 +351,7 @@ def from_document(document: Any, location: str, sidecars: Sidecars | None = None
 def _check_decoding(document: dict[str, Any], special_tokens: Iterable[str], location: str) -> None:
     """Raise TokenizerFileError if byte-level BPE is not decoded by joining the bytes of its tokens."""
     check_decoder(document.get("decoder"), f"{location}: decoder")
-    for text in special_tokens:
+    for text in special_tokens if document.get("decoder") is not None else ():
         if not text.isascii() and is_text_of_other_bytes(text):
             raise TokenizerFileError(
                 f"{location}: added_tokens: {shown(text)} is decoded as the bytes {text_to_bytes(text)!r}"
@@ -317,7 +362,8 @@ def _character_spec(document: dict[str, Any], location: str) -> TokenizerSpec:
     model: dict[str, Any] = document["model"]
     special_tokens, flags, vocab, pairs = checked_model(model, document.get("added_tokens", []), location)
     spec = character_models.read(document, vocab, pairs, special_tokens, location)
-    return replace(spec, flags=flags, metadata=metadata_of(document, location))
+    joins_tokens = document.get("decoder") is None
+    return replace(spec, flags=flags, metadata=metadata_of(document, location), joins_tokens=joins_tokens)
 
 
 def read_model(
@@ -343,6 +389,7 @@ def read_model(
         special_tokens,
         vocab_location=f"{location}: model.vocab",
         merge_location=lambda index: f"{location}: model.merges[{index}]",
+        may_lack_bytes=model.get("unk_token") is None and not model.get("byte_fallback"),
     )
     return special_tokens, flags, tokens, merges
 
@@ -383,37 +430,6 @@ def _checked_pairs(merges: Any, location: str) -> Sequence[Sequence[str]]:
     return pairs
 
 
-_OTHER_MODELS = {
-    "Unigram": "use tokenizers or sentencepiece for it",
-    "WordPiece": "use tokenizers or transformers for it",
-    "WordLevel": "use tokenizers for it",
-}
-
-
-def refuse_other_models(model: dict[str, Any], location: str) -> None:
-    """Raise TokenizerFileError if `model` is not BPE, or has BPE options that bytemill does not support."""
-    location = f"{location}: model"
-    kind = model.get("type", "BPE" if "merges" in model else None)
-    if kind != "BPE":
-        hint = _OTHER_MODELS.get(kind) if isinstance(kind, str) else None
-        raise TokenizerFileError(f"{location}.type is {shown(kind)}; only BPE is supported", hint=hint)
-    for field in ("continuing_subword_prefix", "end_of_word_suffix"):
-        if model.get(field) not in (None, ""):
-            raise TokenizerFileError(f"{location}.{field} is {shown(model[field])}, which is not supported")
-    dropout = model.get("dropout")
-    if dropout is not None and (isinstance(dropout, bool) or dropout != 0):
-        raise TokenizerFileError(
-            f"{location}.dropout is {shown(dropout)}, which is not supported",
-            hint="set 'dropout' to null for deterministic encoding",
-        )
-    # In byte-level BPE, `unk_token`, `fuse_unk` and `byte_fallback` have no effect: they concern characters without a
-    # token, and the model sees only the 256 byte-level characters, all of which have tokens.
-    for field in ("fuse_unk", "byte_fallback", "ignore_merges"):
-        bool_at(model.get(field, False), f"{location}.{field}")
-    if not isinstance(model.get("unk_token"), str | None):
-        raise wrong_value(f"{location}.unk_token", model["unk_token"], "a string or null")
-
-
 def refuse_unsupported(document: dict[str, Any], location: str) -> None:
     """Raise TokenizerFileError for settings outside the model that affect ids and are not supported."""
     version = document.get("version", "1.0")
@@ -421,32 +437,32 @@ def refuse_unsupported(document: dict[str, Any], location: str) -> None:
         raise TokenizerFileError(f"{location}: version is {shown(version)}; only '1.0' is supported")
 
 
-def normalizer_of(document: dict[str, Any], location: str) -> NormalizerSteps:
+def normalizer_of(document: dict[str, Any], splitting: Splitting, location: str) -> NormalizerSteps:
     """Return the steps of the normalizer of byte-level BPE, and of the space before texts. Raises as `read` does."""
     steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
-    return (*steps, *(PREFIX if adds_prefix_space(document.get("pre_tokenizer")) else ()))
+    return (*steps, *(PREFIX if splitting.adds_prefix_space else ()))
 
 
-def pattern_and_record(
+def splitting_and_record(
     document: dict[str, Any], n_merges: int, location: str
-) -> tuple[str | None, dict[str, Any]]:
-    """Return the pattern and bytemill's own record, empty in other tools' files. Raises as `read` does."""
+) -> tuple[Splitting, dict[str, Any]]:
+    """Return how texts are split, and bytemill's own record, empty in other tools' files. Raises as `read` does."""
     pre_tokenizer = document.get("pre_tokenizer")
     record = document["model"].get("bytemill")
     record = {} if record is None else checked_record(record, n_merges, f"{location}: model.bytemill")
-    if "pattern" in record and _splits_like(pre_tokenizer, record["pattern"]):
-        return record["pattern"], record
-    return from_pre_tokenizer(pre_tokenizer, f"{location}: pre_tokenizer"), record
+    if "pattern" in record and (own := _own_splitting(pre_tokenizer, record["pattern"])) is not None:
+        return own, record
+    return splitting_of(pre_tokenizer, f"{location}: pre_tokenizer"), record
 
 
-def _splits_like(pre_tokenizer: Any, pattern: str | None) -> bool:
-    """Return whether `pre_tokenizer` is what bytemill writes for `pattern`. If not, another tool changed the file."""
-    try:
+def _own_splitting(pre_tokenizer: Any, pattern: str | None) -> Splitting | None:
+    """Return the splitting for which bytemill writes `pre_tokenizer`; None if another tool has changed the file."""
+    with contextlib.suppress(TypeError, ValueError):
         check_pattern(pattern)
-        prefix = adds_prefix_space(pre_tokenizer)
-        return to_pre_tokenizer(pattern, add_prefix_space=prefix) == pre_tokenizer
-    except (TypeError, ValueError):
-        return False
+        own = own_splitting(pre_tokenizer, pattern)
+        written = to_pre_tokenizer(pattern, add_prefix_space=own.adds_prefix_space, shape=own.shape)
+        return own if written == pre_tokenizer else None
+    return None
 
 
 def write(spec: TokenizerSpec) -> str:
@@ -474,16 +490,18 @@ def write(spec: TokenizerSpec) -> str:
     head = {
         **_head(spec),
         "normalizer": to_normalizer(tuple(step for step in spec.normalizer if step not in PREFIX)),
-        "pre_tokenizer": to_pre_tokenizer(spec.pattern, add_prefix_space=spec.normalizer[-1:] == PREFIX),
+        "pre_tokenizer": to_pre_tokenizer(
+            spec.pattern, add_prefix_space=spec.normalizer[-1:] == PREFIX, shape=spec.shape
+        ),
         "post_processor": (spec.metadata and spec.metadata.post_processor) or POST_PROCESSOR,
-        "decoder": (spec.metadata and spec.metadata.decoder) or DECODER,
+        "decoder": None if spec.joins_tokens else (spec.metadata and spec.metadata.decoder) or DECODER,
     }
     model_head = {
         "type": "BPE",
         "dropout": None,
         "unk_token": None,
         "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
+        "end_of_word_suffix": spec.shape.suffix,
         "fuse_unk": False,
         "byte_fallback": False,
         "ignore_merges": ignore_merges,
@@ -530,7 +548,7 @@ def _write_characters(spec: TokenizerSpec, characters: CharacterModel) -> str:
         "normalizer": objects["normalizer"],
         "pre_tokenizer": objects["pre_tokenizer"],
         "post_processor": spec.metadata and spec.metadata.post_processor,
-        "decoder": objects["decoder"],
+        "decoder": None if spec.joins_tokens else objects["decoder"],
         "model": model,
     }
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

@@ -32,6 +32,7 @@ fn reference_with_scores(text: &str, pieces: &[&str], scores: &[u32], fallback: 
         match (id.get(&*part), fallback) {
             (Some(&id), _) => ids.push(id),
             (None, Fallback::Bytes) => ids.extend(part.bytes().map(u32::from)),
+            (None, Fallback::Nothing) => {}
             (None, Fallback::Unknown { id, fused }) => {
                 if !(fused && ids.last() == Some(&id)) {
                     ids.push(id);

@@ -60,7 +60,8 @@ impl Step {
             Self::Prepend(_) => text,
             Self::Strip { left, right } => strip(text, *left && is_start, *right, char::is_whitespace),
             Self::TrimSpaces { left } => strip(text, *left && is_start, !*left, |character| character == ' '),
-            Self::JoinSpaces => join_spaces(text),
+            Self::JoinSpaces => join(text, |character| character == ' '),
+            Self::JoinWhiteSpace => join(text, char::is_whitespace),
             Self::CharsMap(rules) => apply_rules(rules, &text),
         }
     }
@@ -127,11 +128,16 @@ fn apply_rules(rules: &CharsMap, text: &[AlignedChar]) -> AlignedText {
     replaced
 }
 
-fn join_spaces(text: AlignedText) -> AlignedText {
+fn join(text: AlignedText, is_space: impl Fn(char) -> bool) -> AlignedText {
     let mut joined = AlignedText::with_capacity(text.len());
-    for aligned in text {
+    let mut is_inside = false;
+    for mut aligned in text {
+        let is_extra = std::mem::replace(&mut is_inside, is_space(aligned.character)) && is_inside;
+        if is_inside {
+            aligned.character = ' ';
+        }
         match joined.last_mut() {
-            Some(last) if last.character == ' ' && aligned.character == ' ' => *last = aligned,
+            Some(last) if is_extra => *last = aligned,
             _ => joined.push(aligned),
         }
     }

@@ -133,7 +133,7 @@ impl Normalizer {
         let reach = 4 + reach + self.steps.iter().map(Step::reach).sum::<usize>();
         let window = &text[floor_boundary(text, at.saturating_sub(reach))..ceil_boundary(text, at + reach)];
         let is_local = self.steps.iter().all(Step::is_about_spaces);
-        let strips = self.steps.iter().any(|step| step.strips() || *step == Step::JoinSpaces);
+        let strips = self.steps.iter().any(|step| step.strips() || step.joins());
         let is_fixed = |step: &Step| {
             step.strips()
                 || matches!(step, Step::Prepend(_))

@@ -48,6 +48,8 @@ pub enum Step {
     },
     /// One space in place of several.
     JoinSpaces,
+    /// One space in place of all white space in a row.
+    JoinWhiteSpace,
     /// SentencePiece's compiled rules.
     CharsMap(Arc<CharsMap>),
 }
@@ -69,7 +71,7 @@ impl Step {
             Self::Nfd => Cow::Owned(collect(&mut text.nfd().map(|(character, _)| character))?),
             Self::Nfkc => Cow::Owned(collect(&mut text.nfkc().map(|(character, _)| character))?),
             Self::Nfkd => Cow::Owned(collect(&mut text.nfkd().map(|(character, _)| character))?),
-            Self::Lowercase => Cow::Owned(collect(&mut text.chars().flat_map(char::to_lowercase))?),
+            Self::Lowercase => Cow::Owned(lowercase(text, interrupt)?),
             Self::StripAccents => Cow::Owned(collect(&mut text.chars().filter(|&mark| !is_combining_mark(mark)))?),
             Self::Replace { from, to } => replace(text, from, to, interrupt)?,
             Self::Prepend(prefix) if is_start => Cow::Owned(joined(&[prefix, text])?),
@@ -82,6 +84,7 @@ impl Step {
             Self::TrimSpaces { left: true } => Cow::Borrowed(text),
             Self::TrimSpaces { left: false } => Cow::Borrowed(text.trim_end_matches(' ')),
             Self::JoinSpaces => join_spaces(text, interrupt)?,
+            Self::JoinWhiteSpace => join_white_space(text, interrupt)?,
             Self::CharsMap(rules) => apply_rules(rules, text, interrupt)?,
         })
     }
@@ -91,6 +94,7 @@ impl Step {
         match self {
             Self::Replace { from, .. } => from.len(),
             Self::JoinSpaces => 2,
+            Self::JoinWhiteSpace => 6,
             Self::CharsMap(rules) => rules.kept().first().map_or(32, |longest| longest.len().max(32)),
             _ => 0,
         }
@@ -98,7 +102,12 @@ impl Step {
 
     /// True if the step looks at nothing but the characters it replaces and at spaces.
     pub(super) fn is_about_spaces(&self) -> bool {
-        matches!(self, Self::Replace { .. } | Self::Prepend(_) | Self::JoinSpaces) || self.strips()
+        matches!(self, Self::Replace { .. } | Self::Prepend(_)) || self.joins() || self.strips()
+    }
+
+    /// True if the step leaves one space of several characters.
+    pub(super) fn joins(&self) -> bool {
+        matches!(self, Self::JoinSpaces | Self::JoinWhiteSpace)
     }
 
     /// True if the step takes white space away from the ends.
@@ -192,4 +201,54 @@ fn join_spaces<'t>(text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>> 
         !is_extra
     });
     collect(text.len(), &mut kept, interrupt).map(Cow::Owned)
+}
+
+fn join_white_space<'t>(text: &'t str, interrupt: Interrupt) -> Result<Cow<'t, str>> {
+    let mut joined = String::new();
+    let (mut at, mut n_copied, mut n_checked) = (0, 0, CHUNK);
+    while at < text.len() {
+        if matches!(text.as_bytes()[at], b'!'..=0x7F) {
+            at += 1;
+            continue;
+        }
+        let rest = &text[at..];
+        let n_spaces = rest.find(|character: char| !character.is_whitespace()).unwrap_or(rest.len());
+        if n_spaces > 0 && &rest[..n_spaces] != " " {
+            if n_copied == 0 {
+                joined = reserved(text.len())?;
+            }
+            joined.push_str(&text[n_copied..at]);
+            joined.push(' ');
+            n_copied = at + n_spaces;
+        }
+        at += if n_spaces > 0 { n_spaces } else { rest.chars().next().map_or(1, char::len_utf8) };
+        if at >= n_checked {
+            n_checked = at + CHUNK;
+            interrupt()?;
+        }
+    }
+    if n_copied == 0 {
+        return Ok(Cow::Borrowed(text));
+    }
+    joined.push_str(&text[n_copied..]);
+    Ok(Cow::Owned(joined))
+}
+
+fn lowercase(text: &str, interrupt: Interrupt) -> Result<String> {
+    let mut lower = reserved(text.len())?;
+    let (mut rest, mut n_checked) = (text, CHUNK);
+    while !rest.is_empty() {
+        let (ascii, others) = rest.split_at(rest.bytes().take(CHUNK).take_while(u8::is_ascii).count());
+        let start = lower.len();
+        lower.push_str(ascii);
+        lower[start..].make_ascii_lowercase();
+        let n_others = others.find(|character: char| character.is_ascii()).unwrap_or(others.len());
+        lower.extend(others[..n_others].chars().flat_map(char::to_lowercase));
+        rest = &others[n_others..];
+        if lower.len() >= n_checked {
+            n_checked = lower.len() + CHUNK;
+            interrupt()?;
+        }
+    }
+    Ok(lower)
 }
