@@ -125,6 +125,8 @@ Examples:
   bytemill lm tune sft base --data.train conversations --run.folder chat
   bytemill lm tune dpo chat --data.train pairs --run.folder preferred
   bytemill lm tune grpo chat --tuning.prompts sums.jsonl --run.folder solver
+  bytemill lm tune distill base --model.num-layers 2 --data.train shards \\
+    --run.folder small
   bytemill lm train solver                       resume the run in folder solver
 
 Rows for grpo are JSON objects with the fields of --tuning.template, or
@@ -134,9 +136,11 @@ and is named as --tuning.reward rewards.py:reward""",
 )
 def tune_model(
     method: Annotated[
-        Literal["sft", "dpo", "grpo"],
+        Literal["sft", "dpo", "grpo", "distill"],
         Parameter(
-            name="METHOD", help="sft: on answers; dpo: on pairs of answers; grpo: on rewards of own answers."
+            name="METHOD",
+            help="sft: on answers; dpo: on pairs of answers; grpo: on rewards of own answers; distill: a new model, "
+            "on the probabilities of MODEL.",
         ),
     ],
     model: Annotated[str, Parameter(name="MODEL", help=lm_interchange.MODEL_HELP)],
@@ -157,14 +161,15 @@ def tune_model(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Tune a model: on answers in conversations, on preferences, or on rewards.
+    """Tune a model: on answers, on preferences, on rewards, or on another model.
 
     A tuning run is a run like any other: it has the settings of `lm train`, its
     folder, metrics, checkpoints and exact resume.
     """
     from bytemill.lm.tuning.tune import DEFAULTS
 
-    own = {**DEFAULTS[method], "training.init_from": model, "tuning.method": method}
+    own = {**DEFAULTS[method], "tuning.method": method}
+    own |= lm_interchange.teacher_settings(model) if method == "distill" else {"training.init_from": model}
     resolved = resolve_options(config, settings, defaults=(f"lm tune {method}", own))
     if print_config:
         _print_config(resolved, as_json=as_json)
@@ -612,4 +617,14 @@ app.command(
     help_epilogue="""Examples:
   bytemill lm export mine -o mine-hf
   bytemill lm export mine -o mine.gguf --output-format gguf --precision float16""",
+)
+app.command(
+    lm_interchange.prune_weights,
+    name="prune",
+    sort_key=8,
+    help_epilogue="""Examples:
+  bytemill lm prune mine -o sparse --sparsity 0.5
+  bytemill lm prune mine -o sparse --sparsity 2:4
+  bytemill lm train --init-from sparse --training.keep-zeros \\
+    --data.train shards --run.folder sparse-trained""",
 )

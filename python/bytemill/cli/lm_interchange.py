@@ -1,7 +1,7 @@
 """`bytemill lm import` and `bytemill lm export`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import CycloptsError, Parameter
 from cyclopts.validators import Number
@@ -30,6 +30,19 @@ def usable_path(path: str | Path, *, quiet: bool = False) -> Path:
         for note in imported.notes:
             output.note(note, quiet=quiet)
     return folder
+
+
+def teacher_settings(model: str) -> dict[str, Any]:
+    """Return the settings of a run that learns from a model: the model, its tokenizer and the sizes they share."""
+    from bytemill.lm.training.saved_model import find_saved_model
+
+    saved = find_saved_model(usable_path(model))
+    values: dict[str, Any] = {
+        "tuning.teacher": str(saved.path),
+        "model.vocab_size": saved.config.model.vocab_size,
+        "model.context_length": saved.config.model.context_length,
+    }
+    return values if saved.fingerprint is None else {**values, "data.tokenizer": str(saved.tokenizer_path)}
 
 
 def import_weights(
@@ -195,3 +208,40 @@ def export_weights(
         output.write_line(f"exported {exported.checkpoint} as {exported.architecture}: {names}")
         if pushed is not None:
             output.write_line(f"uploaded to {pushed.url}")
+
+
+def prune_weights(
+    model: Annotated[str, Parameter(name="MODEL", help=MODEL_HELP)],
+    /,
+    *,
+    destination: Folder,
+    sparsity: Annotated[
+        str,
+        Parameter(
+            help="Share of the weights of each matrix that become zero, or N:M, where the N largest of M stay."
+        ),
+    ] = "0.5",
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Set the smallest weights of a model to zero.
+
+    The matrices of the blocks are pruned; embeddings and the output layer stay. The
+    other weights can be trained further with `bytemill lm train --init-from`.
+    """
+    from bytemill.lm.pruning import Sparsity, prune_saved_model
+
+    wanted = Sparsity.parse(sparsity)
+    with output.ProgressDisplay(quiet=quiet) as display:
+        folder, n_zeros = prune_saved_model(
+            usable_path(model, quiet=quiet),
+            destination,
+            wanted,
+            overwrite=overwrite,
+            progress=lambda done, total: display.update("writing", "bytes", done, total),
+        )
+    if as_json:
+        output.write_json({"folder": shown(folder.path), "n_zeros": n_zeros, "source": folder.source})
+    else:
+        output.write_line(f"{shown(folder.path)}: {n_zeros:,} weights are zero")

@@ -41,7 +41,6 @@ from bytemill.formats.gguf_pre_tokenizers import (
 from bytemill.formats.gpt2 import looks_special
 from bytemill.formats.huggingface.pre_tokenizers import from_pre_tokenizer, to_pre_tokenizer
 from bytemill.formats.patterns import checked_pattern
-from bytemill.formats.ranks import unreachable_token
 from bytemill.formats.registry import Content, load_content, load_with_library, refuse_arguments
 from bytemill.formats.spec import (
     TokenFlags,

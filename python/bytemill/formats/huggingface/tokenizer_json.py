@@ -28,7 +28,6 @@ from bytemill.formats.byte_level import is_text_of_other_bytes, is_vocabulary, m
 from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import (
     array_at,
-    bool_at,
     is_object,
     is_text,
     parse_json,
@@ -235,7 +234,9 @@ def _shape_of(
     Raises:
         TokenizerFileError: An option of the model does not go with another one, or with missing bytes.
     """
-    shape = splitting.shape._replace(suffix=model.get("end_of_word_suffix") or None, drops_unknown=lacks_bytes)
+    shape = splitting.shape._replace(
+        suffix=model.get("end_of_word_suffix") or None, drops_unknown=lacks_bytes
+    )
     if lacks_bytes and (model.get("unk_token") is not None or model.get("byte_fallback") or shape.suffix):
         raise TokenizerFileError(f"{location}.vocab lacks bytes, for which there is another token")
     if model.get("ignore_merges") and (shape.suffix or shape.space_before):

@@ -108,6 +108,8 @@ class TrainingConfig(Settings):
     """Seed of the initial weights, the data order and dropout."""
     init_from: str = ""
     """Start from the weights of this run, checkpoint or imported model, which also sets the sizes of the model."""
+    keep_zeros: bool = False
+    """Weights of matrices that are zero at the start stay zero, as those of a pruned model (init_from)."""
     device: str = "auto"
     """Device: auto, cpu, cuda, cuda:N or mps."""
     precision: Literal["auto", "float32", "tf32", "bfloat16", "float16"] = "auto"
@@ -182,9 +184,15 @@ class RunConfig(Settings):
 class TuningConfig(Settings):
     """Settings of tuning a model that `training.init_from` names."""
 
-    method: Literal["none", "sft", "dpo", "grpo"] = "none"
+    method: Literal["none", "sft", "dpo", "grpo", "distill"] = "none"
     """none: pretraining. sft: on the answers in conversations. dpo: on pairs of answers. grpo: on rewards of answers
-    that the model itself samples."""
+    that the model itself samples. distill: on the probabilities that a teacher gives to the next token."""
+    teacher: str = ""
+    """distill: the teacher, a run or another model with the same tokenizer."""
+    teacher_weight: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """distill: share of the teacher's probabilities in the loss; the rest is the cross-entropy of the text."""
+    teacher_temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """distill: divides the logits of teacher and student."""
     loss_mean: Literal["token", "sequence"] = "token"
     """sft: the loss is the mean over all targets of a pass, or over those of each conversation and then over these."""
     beta: Annotated[float, Field(gt=0)] = 0.1
@@ -346,6 +354,7 @@ MAY_CHANGE = frozenset(
         "training.max_bad_steps",
         "tuning.prompts",
         "tuning.reward_errors",
+        "tuning.teacher",
     }
 )
 """Settings that may differ when a run resumes, in addition to all of `run`. The tokenizer and the data are compared by
@@ -573,7 +582,7 @@ _RELATIVE_TO, _FROM_RUN = "relative_to", "from_run"
 _PATH_SETTINGS = frozenset(
     {
         *("data.tokenizer", "data.train", "data.validation"),
-        *("training.init_from", "run.hellaswag", "tuning.prompts"),
+        *("training.init_from", "run.hellaswag", "tuning.prompts", "tuning.teacher"),
     }
 )
 

@@ -36,6 +36,7 @@ from bytemill.lm.training.data import (
     separator_of,
     validation_set,
 )
+from bytemill.lm.training.distillation import find_teacher, load_teacher
 from bytemill.lm.training.metrics_log import check_trackers
 from bytemill.lm.training.run import LossScale, Run, WeightAverage, make_optimizer
 from bytemill.lm.training.run_folder import RunFolder
@@ -90,6 +91,7 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
             hint=f"leave model.vocab_size out, or set it to {tokenizer.n_vocab} or more",
         )
     initial = find_initial_weights(config, tokenizer) if config.training.init_from and starts else None
+    teacher = find_teacher(config, tokenizer)
     check_division(config.training, processes.count)
     device = processes.device(config.training.device)
     dtype = pick_precision(config.training.precision, device)
@@ -185,12 +187,18 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
         separator=separator,
         initial=None if initial is None else initial.weights_sha256,
         task=task,
+        teacher=None if teacher is None else load_teacher(teacher, device, kernels),
         documents=documents,
         scale=LossScale() if dtype == torch.float16 else None,
         shards={
-            "training": [(str(folder), shard_hashes(folder)) for folder in train_folders]
-            if task is None
-            else task.data_hashes(),
+            "training": [
+                *(
+                    [(str(folder), shard_hashes(folder)) for folder in train_folders]
+                    if task is None
+                    else task.data_hashes()
+                ),
+                *([] if teacher is None else [(config.tuning.teacher, {"weights": teacher.weights_sha256})]),
+            ],
             "validation": [
                 (str(folder), shard_hashes(folder))
                 for folders in validation_folders.values()

@@ -220,6 +220,13 @@ class LossScale:
         return False
 
 
+@torch.no_grad()
+def keep_zeros(run: Run) -> None:
+    """Set the weights that must stay zero to zero."""
+    for weights, mask in run.zeros:
+        local(weights).mul_(mask)
+
+
 _WINDOW, _MINIMUM = 100, 20
 
 
@@ -441,6 +448,10 @@ class Run:
     """sha256 of the weights of `training.init_from` that the run began with."""
     task: Task | None = None
     """What a run that tunes learns from."""
+    zeros: list[tuple[Tensor, Tensor]] = field(default_factory=list["tuple[Tensor, Tensor]"])
+    """With training.keep_zeros, matrices of the blocks and 1 where they may change, else 0; of this process's part."""
+    teacher: TransformerLM | None = None
+    """The model whose distributions it learns."""
     documents: Documents | None = None
     """With training.document_mask."""
     hellaswag: list[HellaSwagItem] = field(default_factory=list["HellaSwagItem"])

@@ -38,7 +38,9 @@ from bytemill.lm.processes import (
     stop_signals,
     whole_model,
 )
+from bytemill.lm.tensors import local
 from bytemill.lm.training.data import UNNAMED, divide_batch, n_sequences, pass_sizes, sequences_at
+from bytemill.lm.training.distillation import distilled_losses
 from bytemill.lm.training.exchange import exchanged, in_parallel
 from bytemill.lm.training.metrics_log import OnRecord, Recorder
 from bytemill.lm.training.preparation import MEMORY_HINT, peak_rate, prepare
@@ -48,6 +50,7 @@ from bytemill.lm.training.run import (
     is_checkpoint_due,
     is_due,
     is_validation_due,
+    keep_zeros,
     set_rates,
 )
 from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_if_due
@@ -125,6 +128,9 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
     ):
         record.show("start", run.step, **_summary(run), peak_source=peak_source)
         accumulate = _accumulation(run, record)
+        if config.training.keep_zeros:  # also of a resumed run, whose other weights are hardly ever zero
+            matrices = [each for each in run.model.layers.parameters() if each.ndim == 2]
+            run.zeros = [(each, (local(each.detach()) != 0).to(each.dtype)) for each in matrices]
         speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         unread: deque[StepInFlight] = deque()
@@ -235,12 +241,16 @@ def _accumulation(run: Run, record: Recorder) -> Callable[[], Accumulated]:
 
 def loss_function(run: Run) -> LossFunction:
     """Return the function that computes the losses of a batch; with DDP, its gradients are averaged over processes."""
-    compute_losses = partial(
-        run.model.losses,
-        z_loss=run.config.optimizer.z_loss,
-        documents=run.documents,
-        is_padded=run.batches.padding_share > 0,
-    )
+    options: dict[str, Any] = {
+        "z_loss": run.config.optimizer.z_loss,
+        "documents": run.documents,
+        "is_padded": run.batches.padding_share > 0,
+    }
+    compute_losses: LossFunction = partial(run.model.losses, **options)
+    if run.teacher is not None:
+        tuning = run.config.tuning
+        options |= {"weight": tuning.teacher_weight, "temperature": tuning.teacher_temperature}
+        compute_losses = partial(distilled_losses, run.model, run.teacher, **options)
     return in_parallel(run, compute_losses)
 
 
@@ -313,6 +323,7 @@ def take_step(run: Run, accumulate: Callable[[], Accumulated]) -> StepInFlight:
         # With several processes, a loss that is not finite in one of them makes the common gradient so.
         with record_function("optimizer"):
             optimizer.step_if_finite(norm if run.processes.count > 1 else norm + 0 * loss)
+            keep_zeros(run)
     return StepInFlight(run.step, run.batches.position, n_tokens, numbers, is_updated)
 
 
@@ -338,6 +349,7 @@ def finish_step(run: Run, step: StepInFlight, record: Recorder) -> int:
     elif is_taken:
         with record_function("optimizer"):
             run.optimizer.step()
+            keep_zeros(run)
             if run.average:
                 run.average.update()
     if not step.is_updated:

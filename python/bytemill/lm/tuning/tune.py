@@ -25,6 +25,7 @@ TASKS: Mapping[str, Callable[[], Task]] = {"dpo": Dpo, "grpo": Grpo}
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "sft": {"data.packing": "documents", "training.document_mask": True, "optimizer.learning_rate": 1e-4},
     "dpo": {"optimizer.learning_rate": 1e-5},
+    "distill": {},
     "grpo": {
         "optimizer.learning_rate": 1e-4,
         "optimizer.weight_decay": 0.0,
@@ -55,7 +56,7 @@ def tune(
         RunConfigError: There is no model to tune, or a setting does not fit the method; and what `train` raises.
     """
     config = resolved.config
-    if config.tuning.method != "none" and not config.training.init_from:
+    if config.tuning.method not in {"none", "distill"} and not config.training.init_from:
         raise RunConfigError(
             "training.init_from is not set", hint="name the model to tune: --training.init-from RUN"
         )
