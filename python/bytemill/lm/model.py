@@ -1202,12 +1202,15 @@ class TransformerLM(Module):
     def _document_masks(self, starts: Any) -> list[Any]:
         """Return what each block takes as `document_starts`: of attention, the mask of the kernels for its window."""
         make = None if self.training and self.config.dropout else self.kernels.document_mask
-        attentions = [layer.attn for layer in self.layers if isinstance(layer.attn, MultiHeadSelfAttention)]
+        mixers = [layer.attn for layer in self.layers]
         if make is None or starts is None:
-            return [starts] * len(self.layers)
+            return [starts] * len(mixers)
         rows = starts.reshape(-1, starts.shape[-1])
-        made = {window: make(rows, window) for window in {attention.window for attention in attentions}}
-        return [made[layer.attn.window] if layer.attn in attentions else starts for layer in self.layers]
+        windows = {mixer.window for mixer in mixers if isinstance(mixer, MultiHeadSelfAttention)}
+        made = {window: make(rows, window) for window in windows}
+        return [
+            made[mixer.window] if isinstance(mixer, MultiHeadSelfAttention) else starts for mixer in mixers
+        ]
 
     def _normalized(self, x: Tensor) -> Tensor:
         return self.ln_final(x) if self.config.norm_position == "pre" else x
