@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from bytemill.errors import BytemillError, ModelConfigError
-from bytemill.lm.settings import Settings, flattened, nested
+from bytemill.lm.mixers.tables import DeltaConfig, HyenaConfig, LinearConfig, MambaConfig, MLAConfig
+from bytemill.lm.settings import Settings, flattened, nested, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
 Activation = Literal["gelu", "gelu_exact", "relu", "relu2"]
 """A name in `model.ACTIVATIONS`."""
 FeedForwardKind = Literal["swiglu", Activation]
-MixerName = Literal["attention"]
 NormPosition = Literal["pre", "post"]
 RopeScaling = Literal["linear", "llama3"]
 Initialization = Literal["textbook", "gpt2"]
@@ -28,6 +29,16 @@ KernelName = Literal["auto", "torch", "triton", "scratch"]
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _as_names(value: Any) -> Any:
+    """Accept one name, or a list of names."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+MixerNames = Annotated[tuple[str, ...], BeforeValidator(_as_names), Field(min_length=1)]
 
 KNOWN_OPTIONS = frozenset(
     {
@@ -41,7 +52,7 @@ KNOWN_OPTIONS = frozenset(
 )
 """The options that export, planning and the core's decoder know. A new one stays out of this list: each of the three
 refuses models that use it until it is taught what it means (`ModelConfig.unknown_options`). Planning also knows the
-mixer, and the options that its entry names."""
+mixers, and the options that their entries name. The decoders know the mixers that the core computes."""
 
 
 class AttentionConfig(Settings):
@@ -125,8 +136,19 @@ class ModelConfig(Settings):
     """Settings of attention."""
     rope: Annotated[RopeConfig, Field(strict=False)] = RopeConfig()
     """Settings of the rotary embedding."""
-    mixer: MixerName = "attention"
-    """What mixes the tokens of a block."""
+    mixer: MixerNames = ("attention",)
+    """What mixes the tokens of each block: a name, or several that are repeated over the blocks, such as window:512
+    window:512 full. A name is a key of MIXERS, with its arguments after colons."""
+    mla: Annotated[MLAConfig, Field(strict=False)] = MLAConfig()
+    """Settings of the mixer mla."""
+    linear: Annotated[LinearConfig, Field(strict=False)] = LinearConfig()
+    """Settings of the mixer linear."""
+    delta: Annotated[DeltaConfig, Field(strict=False)] = DeltaConfig()
+    """Settings of the mixer delta."""
+    mamba: Annotated[MambaConfig, Field(strict=False)] = MambaConfig()
+    """Settings of the mixer mamba."""
+    hyena: Annotated[HyenaConfig, Field(strict=False)] = HyenaConfig()
+    """Settings of the mixer hyena."""
     norm: Norm = "rms"
     """RMSNorm or LayerNorm."""
     position: Position = "rotary"
@@ -168,6 +190,9 @@ class ModelConfig(Settings):
                 f"position 'sinusoidal' needs an even width, but d_model is {self.d_model}",
                 hint="choose an even d_model, or another position",
             )
+        for name in dict.fromkeys(self.mixer):
+            layer = Layer.of(self, name)
+            layer.part.check(layer.config)
         return self
 
     def _check_rotary(self) -> None:
@@ -183,6 +208,18 @@ class ModelConfig(Settings):
                 "not an even number above 0",
                 hint="choose another rope.fraction",
             )
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The mixer of each block, with the settings that hold for that block.
+
+        >>> config = ModelConfig(vocab_size=9, context_length=8, d_model=8, num_layers=3, num_heads=2, d_ff=8,
+        ...                      mixer=["window:4", "full"])
+        >>> [(layer.name, layer.config.attention.sliding_window) for layer in config.layers]
+        [('window:4', 4), ('full', None), ('window:4', 4)]
+        """
+        own = {name: Layer.of(self, name) for name in self.mixer}
+        return [own[name] for name in islice(cycle(self.mixer), self.num_layers)]
 
     @property
     def d_head(self) -> int:
@@ -248,6 +285,8 @@ class Part:
     """`module:class`. The class has `of(config, …, device, dtype)`, which builds the part of a model."""
     in_core: bool = False
     """Whether the decoders of single tokens compute it: the core's, and that of CUDA graphs."""
+    option: str = ""
+    """The option of the model that names it."""
 
     def load(self) -> Any:
         """Import the class."""
@@ -275,20 +314,70 @@ class Part:
         raise self._not_counted("bytes under selective checkpointing", config)
 
     def _not_counted(self, what: str, config: ModelConfig) -> ModelConfigError:
-        names = {"mixer": MIXERS[config.mixer], "feed_forward": FEED_FORWARDS[config.feed_forward]}
-        option = next((option for option, part in names.items() if part is self), "norm")
+        value = getattr(config, self.option)
+        name = value if isinstance(value, str) else value[0]
         return ModelConfigError(
-            f"the {what} of {option} {getattr(config, option)!r} are unknown",
+            f"the {what} of {self.option} {name!r} are unknown",
             hint="count them in its entry in bytemill.lm.model_config",
         )
 
 
 @dataclass(frozen=True)
 class Mixer(Part):
-    """What mixes the tokens of a block. Its class also has `new_cache(config, batch_size, device, dtype)`."""
+    """What mixes the tokens of a block. Its class also has `new_cache(config, batch_size, device, dtype)`.
 
+    Its methods and its class get the settings of one block, the result of `settings`.
+    """
+
+    option: str = "mixer"
     options: frozenset[str] = frozenset()
     """Options of the model that only this mixer has, and that its counts take into account."""
+    example: str = ""
+    """Arguments for it, such as ":512", if it needs any."""
+
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002
+        """Return the settings of the model that its arguments replace in a block.
+
+        Raises:
+            ValueError: The arguments are wrong; the message says what they must be.
+        """
+        if arguments:
+            raise ValueError("it has no arguments")
+        return {}
+
+    def check(self, config: ModelConfig) -> None:
+        """Raise ModelConfigError if the mixer cannot have these settings."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The mixer of one block."""
+
+    name: str
+    """As the model names it, such as "window:512"."""
+    config: ModelConfig
+    """The settings of the model, with those of the block in their place. `layers` of it are this one."""
+
+    @classmethod
+    def of(cls, config: ModelConfig, name: str) -> Layer:
+        """Return the layer that a name with arguments describes.
+
+        Raises:
+            ModelConfigError: The name is unknown, or its arguments are wrong.
+        """
+        kind, *arguments = name.split(":")
+        if kind not in MIXERS:
+            raise ModelConfigError(f"mixer is {name!r}", hint=suggestion(kind, MIXERS))
+        try:
+            changes = MIXERS[kind].settings(config, arguments)
+        except ValueError as error:
+            raise ModelConfigError(f"mixer is {name!r}", hint=str(error)) from None
+        return cls(name, config.model_copy(update={"mixer": (name,), **changes}))
+
+    @property
+    def part(self) -> Mixer:
+        """Its registration."""
+        return MIXERS[self.name.partition(":")[0]]
 
 
 class _Attention(Mixer):
@@ -335,10 +424,52 @@ class _Attention(Mixer):
         return config.num_heads * config.d_head, config.n_kv_heads * config.d_head
 
 
+class _FullAttention(_Attention):
+    """Attention to all earlier tokens: `full`, or `full:nope` without the rotary embedding."""
+
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the settings of a block of full attention."""
+        if list(arguments) not in ([], ["nope"]):
+            raise ValueError("write full, or full:nope without the rotary embedding")
+        unrotated = {"position": "none"} if arguments and config.position == "rotary" else {}
+        return {"attention": config.attention.model_copy(update={"sliding_window": None}), **unrotated}
+
+
+class _WindowAttention(_Attention):
+    """Attention to the most recent tokens: `window:512`."""
+
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the settings of a block of attention in a window."""
+        if len(arguments) != 1 or not arguments[0].isdecimal() or int(arguments[0]) < 1:
+            raise ValueError("write the number of tokens, itself included, after a colon, such as window:512")
+        return {"attention": config.attention.model_copy(update={"sliding_window": int(arguments[0])})}
+
+
+class _OfModule(Mixer):
+    """A mixer in a module of its own, whose class counts what it has."""
+
+    def matrices(self, config: ModelConfig) -> int:
+        return self.load().matrices(config)
+
+    def vectors(self, config: ModelConfig) -> int:
+        return self.load().vectors(config)
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        return self.load().flops(config, n_tokens)
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count what the textbook's operations save, in float32 also under autocast."""
+        return Numbers(self.load().saved(config), 0)
+
+    def check(self, config: ModelConfig) -> None:
+        self.load().check(config)
+
+
 @dataclass(frozen=True)
 class _FeedForward(Part):
     """A network of `n_matrices` matrices, all but the last one d_ff × d_model."""
 
+    option: str = "feed_forward"
     n_matrices: int = 2
 
     def matrices(self, config: ModelConfig) -> int:
@@ -363,6 +494,7 @@ class _FeedForward(Part):
 class _Norm(Part):
     """A norm with a weight per number, and possibly a bias."""
 
+    option: str = "norm"
     n_statistics: int = 1
     """Numbers per token that it saves beside its input."""
     has_bias: bool = False
@@ -376,7 +508,18 @@ class _Norm(Part):
 
 
 _MODEL = "bytemill.lm.model"
-MIXERS: dict[MixerName, Mixer] = {"attention": _Attention(f"{_MODEL}:MultiHeadSelfAttention", in_core=True)}
+_ATTENTION = f"{_MODEL}:MultiHeadSelfAttention"
+MIXERS: dict[str, Mixer] = {
+    "attention": _Attention(_ATTENTION, in_core=True),
+    "full": _FullAttention(_ATTENTION, in_core=True),
+    "window": _WindowAttention(_ATTENTION, in_core=True, example=":512"),
+    "mla": _OfModule("bytemill.lm.mixers.mla:LatentAttention", options=MLAConfig.keys("mla")),
+    "linear": _OfModule("bytemill.lm.mixers.linear:LinearAttention", options=LinearConfig.keys("linear")),
+    "delta": _OfModule("bytemill.lm.mixers.delta:GatedDelta", options=DeltaConfig.keys("delta")),
+    "mamba": _OfModule("bytemill.lm.mixers.mamba:Mamba2", options=MambaConfig.keys("mamba")),
+    "hyena": _OfModule("bytemill.lm.mixers.hyena:Hyena", options=HyenaConfig.keys("hyena")),
+}
+"""Mixers by name. `attention` is full, or has the window `attention.sliding_window`."""
 FEED_FORWARDS: dict[FeedForwardKind, Part] = {
     "swiglu": _FeedForward(f"{_MODEL}:SwiGLU", in_core=True, n_matrices=3),
     "gelu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
