@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from bytemill.comparison import Comparison
     from bytemill.data.manifest import Manifest
+    from bytemill.lm.training.metrics_log import OnRecord
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training.pipeline import TrainingProgress
 
@@ -42,7 +43,6 @@ END_OF_TEXT = "<|endoftext|>"
 """Special token that ends every document."""
 MAX_BYTES = 64_000_000
 """Largest corpus, because the run holds the text in memory."""
-MODEL_STEPS = 300
 TRAINING_STEP = "training the tokenizer"
 
 _MIN_DOCUMENTS = 20
@@ -131,7 +131,7 @@ def run(
     *,
     corpus: Sequence[str] | None = None,
     vocab_size: int = 8192,
-    model_steps: int = MODEL_STEPS,
+    model_steps: int = 300,
     on_step: Callable[[str], None] | None = None,
     on_training: Callable[[TrainingProgress], None] | None = None,
     on_model: Callable[[dict[str, Any]], None] | None = None,
@@ -184,8 +184,8 @@ def run(
     with step("comparing"):
         # The tokenizers of no merges, of the first 512, 1,024, … and finally of all tokens.
         sizes = [*(2**power for power in range(9, 32) if 2**power < tokenizer.n_vocab), tokenizer.n_vocab]
-        smaller = {f"{size:,} tokens": tokenizer.truncate(size) for size in sizes}
-        smaller = {"bytes": tokenizer.truncate(256 + len(tokenizer.special_tokens)), **smaller}
+        names = {"bytes": 256 + len(tokenizer.special_tokens)} | {f"{size:,} tokens": size for size in sizes}
+        smaller = {name: tokenizer.truncate(size) for name, size in names.items()}
         comparison = compare(smaller, str(output / "validation.txt"), documents=END_OF_TEXT)
     model, model_note = None, None
     if model_steps < 1:
@@ -266,11 +266,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _train_model(
-    tokenizer: Tokenizer,
-    output: Path,
-    validation: Sequence[str],
-    n_steps: int,
-    on_record: Callable[[dict[str, Any]], None] | None,
+    tokenizer: Tokenizer, output: Path, validation: Sequence[str], n_steps: int, on_record: OnRecord | None
 ) -> ModelResult:
     """Train and evaluate a model on the shards in `output`; the first words of validation documents are prompts."""
     from bytemill.experiment.statistics import unigram_bits
@@ -332,7 +328,6 @@ def _page(result: QuickstartResult) -> str:
         "quickstart.html",
         "bytemill.report",
         result=result,
-        tokenizer_seconds=result.timings[TRAINING_STEP],
         comparison=group_section(result.comparison, "text", 0),
         other_sample=inspect(tokenizer, _OTHER_SCRIPTS),
         merges=list(zip(tokenizer.merges, tokenizer.merge_counts or [], strict=True))[:48],
@@ -350,7 +345,9 @@ def _loss(model: ModelResult) -> Figure:
     lines = [validation, Series("training text", 2, model.curve, has_dots=False)]
     about = f"Falling lines; the loss on the validation text ends at {final:.2f} nats per token."
     drawn = [line for line in lines if line.points]
-    axes = {"x_axis": "step", "y_axis": "nats per token"}
-    chart = line_chart("loss-chart", "Loss by step", about, drawn, levels=[("unigram", unigram)], **axes)
+    levels = [("unigram", unigram)]
+    chart = line_chart(
+        "loss-chart", "Loss by step", about, drawn, x_axis="step", y_axis="nats per token", levels=levels
+    )
     caption = "Loss during training: lower is better. The dashed line knows only how often each token occurs."
     return Figure(chart, caption)
