@@ -165,7 +165,7 @@ def initialize_as_gpt2(model: Module, num_layers: int) -> None:
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2 or parameter.is_meta:
             continue
-        is_output = name.endswith(("attn.output_proj.weight", "ffn.w2.weight"))
+        is_output = name.endswith(("attn.output_proj.weight", ".w2.weight"))
         parameter.detach().normal_(0, 0.02 / math.sqrt(2 * num_layers) if is_output else 0.02)
 
 
@@ -1063,6 +1063,7 @@ class TransformerLM(Module):
             self.lm_head.weight = self.token_embeddings.weight
         if config.initialization == "gpt2":
             initialize_as_gpt2(self, config.num_layers)
+        self._parts_with_losses: list[Any] = [part for part in self.modules() if hasattr(part, "extra_loss")]
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Compute the logits of the next id at each position.
@@ -1104,8 +1105,13 @@ class TransformerLM(Module):
         if is_padded:
             x, targets = x[targets >= 0], targets[targets >= 0]
         if losses is not None:
-            return losses(x, self.lm_head.weight, targets, z_loss, soft_cap=self.config.logit_soft_cap)
-        return mean_losses(self.logits(x), targets, z_loss)
+            result = losses(x, self.lm_head.weight, targets, z_loss, soft_cap=self.config.logit_soft_cap)
+        else:
+            result = mean_losses(self.logits(x), targets, z_loss)
+        if not (self.training and self._parts_with_losses):
+            return result
+        extra = [part.extra_loss() for part in self._parts_with_losses]
+        return result[0] + sum(extra), result[1]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Compute the output layer: (..., d_model) -> (..., vocab_size)."""

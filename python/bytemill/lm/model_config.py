@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
-FeedForwardKind = Literal["swiglu", "gelu", "gelu_exact", "relu", "relu2"]
-"""SwiGLU, or a name in `model.ACTIVATIONS`."""
+ExpertKind = Literal["swiglu", "geglu", "clamped_swiglu", "gelu", "gelu_exact", "relu", "relu2"]
+"""Gated networks, and names in `model.ACTIVATIONS`."""
+FeedForwardKind = Literal["swiglu", "geglu", "clamped_swiglu", "gelu", "gelu_exact", "relu", "relu2", "moe"]
+"""A network, or a mixture of several."""
 MixerName = Literal["attention"]
 NormPosition = Literal["pre", "post"]
 RopeScaling = Literal["linear", "llama3"]
@@ -95,6 +97,42 @@ class RopeConfig(Settings):
         return self
 
 
+class MoeConfig(Settings):
+    """Settings of the feed-forward network `moe`, a mixture of experts: the table `moe` of a model."""
+
+    error_type: ClassVar[type[BytemillError]] = ModelConfigError
+
+    experts: Count = 8
+    """Number of experts, networks of inner width d_ff."""
+    top_k: Count = 2
+    """Number of experts that the router chooses for a token."""
+    shared: Annotated[int, Field(ge=0)] = 0
+    """Number of experts that compute every token besides, as one network of their joint width."""
+    expert: ExpertKind = "swiglu"
+    """Network of an expert, a name in feed_forward."""
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    """Scores of experts: shares of all (softmax), or each for itself (sigmoid)."""
+    normalized: bool = True
+    """Divide the scores of the chosen experts by their sum."""
+    scale: PositiveFloat = 1.0
+    """Factor of the weights of the chosen experts."""
+    balance: Literal["loss", "bias", "none"] = "loss"
+    """Balance the experts by a term of the loss, or by a bias of the choice that follows their loads."""
+    balance_weight: PositiveFloat = 0.01
+    """With balance loss, factor of the term, which is 1 in each layer if all experts get equally many tokens."""
+    bias_rate: PositiveFloat = 0.001
+    """With balance bias, its change in each step."""
+
+    @model_validator(mode="after")
+    def _check_top_k(self) -> Self:
+        if self.top_k > self.experts:
+            raise ModelConfigError(
+                f"top_k {self.top_k} is above moe.experts {self.experts}",
+                hint="a token cannot use more experts than there are",
+            )
+        return self
+
+
 class ModelConfig(Settings):
     """The shape of a Transformer language model.
 
@@ -131,7 +169,9 @@ class ModelConfig(Settings):
     position: Position = "rotary"
     """Position encoding; with none, only the causal mask tells the order."""
     feed_forward: FeedForwardKind = "swiglu"
-    """Feed-forward network: SwiGLU (three matrices), or two matrices with GELU (tanh), exact GELU, ReLU or ReLU²."""
+    """Feed-forward network: gated (SwiGLU, GeGLU), two matrices with GELU (tanh) or another function, or moe."""
+    moe: Annotated[MoeConfig, Field(strict=False)] = MoeConfig()
+    """Settings of the mixture of experts."""
     norm_position: NormPosition = "pre"
     """Normalize before each sub-layer (pre), or after its output is added to the stream (post)."""
     tied_embeddings: bool = False
@@ -162,6 +202,10 @@ class ModelConfig(Settings):
                 hint=f"set attention.num_kv_heads to {_divisors_near(self.num_heads, self.n_kv_heads)}",
             )
         self._check_rotary()
+        if self.feed_forward != "moe" and self.moe != MoeConfig():
+            raise ModelConfigError(
+                f"moe is set, but feed_forward is {self.feed_forward!r}", hint="set feed_forward to moe"
+            )
         if self.position == "sinusoidal" and self.d_model % 2:
             raise ModelConfigError(
                 f"position 'sinusoidal' needs an even width, but d_model is {self.d_model}",
@@ -247,6 +291,8 @@ class Part:
     """`module:class`. The class has `of(config, …, device, dtype)`, which builds the part of a model."""
     in_core: bool = False
     """Whether the core's decoder computes it."""
+    options: frozenset[str] = frozenset()
+    """Options of the model that only this part has, and that its counts take into account."""
 
     def load(self) -> Any:
         """Import the class."""
@@ -256,6 +302,10 @@ class Part:
     def matrices(self, config: ModelConfig) -> int:
         """Return the number of parameters in its matrices."""
         raise self._not_counted("parameters", config)
+
+    def active(self, config: ModelConfig) -> int:
+        """Return the number of parameters in the matrices that compute a token."""
+        return self.matrices(config)
 
     def vectors(self, config: ModelConfig) -> int:
         """Return the number of its other parameters."""
@@ -285,9 +335,6 @@ class Part:
 @dataclass(frozen=True)
 class Mixer(Part):
     """What mixes the tokens of a block. Its class also has `new_cache(config, batch_size, device, dtype)`."""
-
-    options: frozenset[str] = frozenset()
-    """Options of the model that only this mixer has, and that its counts take into account."""
 
 
 class _Attention(Mixer):
@@ -359,6 +406,51 @@ class _FeedForward(Part):
 
 
 @dataclass(frozen=True)
+class _Experts(Part):
+    """A mixture of experts: all have parameters, `moe.top_k` of them and the shared ones compute a token."""
+
+    options: frozenset[str] = frozenset(f"moe.{name}" for name in MoeConfig.fields_by_name())
+
+    def matrices(self, config: ModelConfig) -> int:
+        moe, (one, _) = config.moe, self._expert(config)
+        return config.d_model * moe.experts + (moe.experts + moe.shared) * one.matrices(config)
+
+    def vectors(self, config: ModelConfig) -> int:
+        moe, (one, _) = config.moe, self._expert(config)
+        n_router = moe.experts * ((moe.balance == "bias") + config.bias)
+        shared = one.vectors(config.replace(d_ff=moe.shared * config.d_ff)) if moe.shared else 0
+        return n_router + moe.experts * one.vectors(config) + shared
+
+    def active(self, config: ModelConfig) -> int:
+        """Return the number of weights in the matrices that compute a token."""
+        moe, (one, n) = config.moe, self._expert(config)
+        return config.d_model * moe.experts + n * one.matrices(config)
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        moe, (one, n) = config.moe, self._expert(config)
+        return {
+            "router": 2 * n_tokens * config.d_model * moe.experts,
+            "feed-forward": 2 * n_tokens * n * one.matrices(config),
+        }
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count scores, weights and int64 indices of the router, and inputs, inner numbers and results of experts."""
+        moe, (one, n) = config.moe, self._expert(config)
+        router = moe.experts + (2 if moe.normalized else 1) * moe.top_k + (1 if moe.normalized else 0)
+        rows = 2 * moe.top_k * config.d_model
+        return Numbers(router + 6 * moe.top_k, rows + n * one.saved(config).narrow)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        one, n = self._expert(config)
+        own, again = one.saved_selectively(config)
+        return Numbers(0, n * own.narrow + config.moe.experts), n * again
+
+    def _expert(self, config: ModelConfig) -> tuple[Part, int]:
+        """Return the part of an expert, and how many of them compute a token."""
+        return FEED_FORWARDS[config.moe.expert], config.moe.top_k + config.moe.shared
+
+
+@dataclass(frozen=True)
 class _Norm(Part):
     """A norm with a weight per number, and possibly a bias."""
 
@@ -374,14 +466,17 @@ class _Norm(Part):
         return Numbers(config.d_model + self.n_statistics, 0)
 
 
-_MODEL = "bytemill.lm.model"
+_MODEL, _NETWORKS = "bytemill.lm.model", "bytemill.lm.feed_forwards"
 MIXERS: dict[MixerName, Mixer] = {"attention": _Attention(f"{_MODEL}:MultiHeadSelfAttention", in_core=True)}
 FEED_FORWARDS: dict[FeedForwardKind, Part] = {
     "swiglu": _FeedForward(f"{_MODEL}:SwiGLU", in_core=True, n_matrices=3),
+    "geglu": _FeedForward(f"{_NETWORKS}.geglu:GeGLU", n_matrices=3),
+    "clamped_swiglu": _FeedForward(f"{_NETWORKS}.clamped_swiglu:ClampedSwiGLU", n_matrices=3),
     "gelu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
     "gelu_exact": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
     "relu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
     "relu2": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+    "moe": _Experts(f"{_NETWORKS}.experts:MixtureOfExperts"),
 }
 NORMS: dict[Norm, Part] = {
     "rms": _Norm(f"{_MODEL}:RMSNorm", in_core=True),

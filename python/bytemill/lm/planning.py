@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def check_known(config: ModelConfig) -> None:
     """Raise ModelConfigError if an option of the model is unknown here, so that its numbers would be wrong."""
-    unknown = config.unknown_options(also_known={"mixer", *MIXERS[config.mixer].options})
+    unknown = config.unknown_options(
+        also_known={"mixer", *(option for part in _block_parts(config) for option in part.options)}
+    )
     if unknown:
         raise ModelConfigError(
             f"the parameters, FLOPs and memory of {', '.join(unknown)} are unknown",
@@ -72,6 +74,12 @@ def n_parameters(config: ModelConfig) -> int:
     '1,557,611,200'
     """
     return sum(parameters_by_part(config).values())
+
+
+def n_active_parameters(config: ModelConfig) -> int:
+    """Return the number of parameters that compute a token: of a mixture of experts, those of the chosen ones."""
+    part = FEED_FORWARDS[config.feed_forward]
+    return n_parameters(config) - config.num_layers * (part.matrices(config) - part.active(config))
 
 
 def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None = None) -> dict[str, int]:
@@ -366,7 +374,11 @@ class Plan:
             "optimizer": self.optimizer,
             "precision": self.precision,
             "activation_checkpointing": self.checkpointing,
-            "parameters": {**self.parameters, "total": sum(self.parameters.values())},
+            "parameters": {
+                **self.parameters,
+                "total": sum(self.parameters.values()),
+                "active": n_active_parameters(self.config),
+            },
             "memory_bytes": {
                 "parameters": memory.parameters,
                 "gradients": memory.gradients,

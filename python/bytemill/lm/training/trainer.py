@@ -27,6 +27,7 @@ from bytemill.lm.evaluate import (
     evaluate_windows,
     mean_score,
 )
+from bytemill.lm.feed_forwards.loads import take_loads
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
 from bytemill.lm.hellaswag import evaluate_hellaswag
@@ -309,6 +310,8 @@ def _take_step(run: Run, compute_losses: LossFunction, record: Recorder) -> _Ste
     loss, n_tokens, n_bytes = (
         accumulate_gradients(run, compute_losses) if run.task is None else run.task.accumulate(run, record)
     )
+    if run.config.model.feed_forward == "moe":
+        run.recent.add_loads(take_loads(run.model, run.processes))
     norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
     numbers = DeviceNumbers([loss, n_bytes, norm], run.device)
     is_updated = optimizer.can_skip and run.scale is None and run.average is None and not options.skip_spikes
