@@ -21,14 +21,16 @@ ExpertKind = Literal["swiglu", "geglu", "clamped_swiglu", "gelu", "gelu_exact", 
 FeedForwardKind = Literal["swiglu", "geglu", "clamped_swiglu", "gelu", "gelu_exact", "relu", "relu2", "moe"]
 """A network, or a mixture of several."""
 MixerName = Literal["attention"]
-NormPosition = Literal["pre", "post"]
-RopeScaling = Literal["linear", "llama3"]
+NormPosition = Literal["pre", "post", "output", "sandwich"]
+Residual = Literal["sequential", "parallel"]
+RopeScaling = Literal["linear", "llama3", "yarn", "dynamic", "longrope"]
 Initialization = Literal["textbook", "gpt2"]
 KernelName = Literal["auto", "torch", "triton", "scratch"]
 """Choices of kernels; see `kernels.choice.choose_kernels`."""
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Numerals = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
 
 KNOWN_OPTIONS = frozenset(
     {
@@ -58,8 +60,31 @@ class AttentionConfig(Settings):
     """Normalize each head of queries and keys with RMSNorm, before the rotary embedding."""
     sliding_window: Count | None = None
     """Number of most recent tokens that a token attends to, itself included; by default all."""
+    qk_norm_over: Literal["head", "all"] = "head"
+    """With qk_norm, normalize each head, or all heads of a token together as OLMo 2 does."""
     qkv_bias: bool = False
     """Add a bias to queries, keys and values, also without bias."""
+    scale: PositiveFloat | None = None
+    """Factor of the scores, the products of queries and keys; by default 1 / √head_dim."""
+    soft_cap: PositiveFloat | None = None
+    """Bound the scores smoothly to ±cap, as Gemma 2 does."""
+    sinks: bool = False
+    """Let each head also attend to a learned score without a value, as gpt-oss does."""
+
+    @property
+    def has_options(self) -> bool:
+        """Whether scores or norms differ from those of the textbook."""
+        is_wide = self.qk_norm and self.qk_norm_over == "all"
+        return is_wide or self.sinks or self.scale is not None or self.soft_cap is not None
+
+    @model_validator(mode="after")
+    def _check_norm(self) -> Self:
+        if self.qk_norm_over != "head" and not self.qk_norm:
+            raise ModelConfigError(
+                f"qk_norm_over is {self.qk_norm_over!r}, but attention.qk_norm is not set",
+                hint="set attention.qk_norm to true",
+            )
+        return self
 
 
 class RopeConfig(Settings):
@@ -70,7 +95,7 @@ class RopeConfig(Settings):
     theta: PositiveFloat = 10_000.0
     """Base of the rotary embedding's wavelengths."""
     scaling: RopeScaling | None = None
-    """Lengthen the rotary embedding's wavelengths for long contexts: all of them (linear), or as Llama 3.1 does."""
+    """Lengthen the rotary embedding's wavelengths for long contexts: all of them (linear), or by another method."""
     factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     """Factor by which scaling lengthens wavelengths."""
     low_freq_factor: PositiveFloat = 1.0
@@ -78,7 +103,19 @@ class RopeConfig(Settings):
     high_freq_factor: PositiveFloat = 4.0
     """With scaling llama3, keep wavelengths below original_context / high_freq_factor."""
     original_context: Count = 8192
-    """With scaling llama3, context length before scaling."""
+    """With scaling other than linear, context length before scaling."""
+    beta_fast: PositiveFloat = 32.0
+    """With scaling yarn, keep the wavelengths of pairs that turn more often in the original context."""
+    beta_slow: PositiveFloat = 1.0
+    """With scaling yarn, lengthen the wavelengths of pairs that turn less often in the original context in full."""
+    truncate: bool = True
+    """With scaling yarn, round the range between them to whole pairs."""
+    short_divisors: Numerals = ()
+    """With scaling longrope, a divisor of each pair's frequency, up to the original context."""
+    long_divisors: Numerals = ()
+    """With scaling longrope, a divisor of each pair's frequency, if context_length is above the original one."""
+    magnitude: PositiveFloat | None = None
+    """Factor of rotated queries and keys; by default that of the scaling, 1 except for yarn and longrope."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of each head that the rotary embedding rotates, from its start."""
 
@@ -87,7 +124,7 @@ class RopeConfig(Settings):
         if self.scaling is None and self.factor != 1:
             raise ModelConfigError(
                 f"factor is {self.factor}, but rope.scaling is not set",
-                hint="set rope.scaling to linear or llama3",
+                hint="set rope.scaling to linear, llama3 or yarn",
             )
         if self.scaling == "llama3" and self.high_freq_factor <= self.low_freq_factor:
             raise ModelConfigError(
@@ -173,7 +210,11 @@ class ModelConfig(Settings):
     moe: Annotated[MoeConfig, Field(strict=False)] = MoeConfig()
     """Settings of the mixture of experts."""
     norm_position: NormPosition = "pre"
-    """Normalize before each sub-layer (pre), or after its output is added to the stream (post)."""
+    """Normalize the input of each sub-layer (pre), its output (output), both (sandwich), or the sum with it (post)."""
+    residual: Residual = "sequential"
+    """Feed the network from the stream after attention (sequential), or both from the same stream (parallel)."""
+    embedding_scale: PositiveFloat | None = None
+    """Factor of the token embeddings in the stream; the tied output layer has none."""
     tied_embeddings: bool = False
     """Use the token embedding as the output layer."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -202,6 +243,11 @@ class ModelConfig(Settings):
                 hint=f"set attention.num_kv_heads to {_divisors_near(self.num_heads, self.n_kv_heads)}",
             )
         self._check_rotary()
+        if self.residual == "parallel" and self.norm_position != "pre":
+            raise ModelConfigError(
+                f"residual is 'parallel', but norm_position is {self.norm_position!r}",
+                hint="set norm_position to pre",
+            )
         if self.feed_forward != "moe" and self.moe != MoeConfig():
             raise ModelConfigError(
                 f"moe is set, but feed_forward is {self.feed_forward!r}", hint="set feed_forward to moe"
@@ -226,6 +272,22 @@ class ModelConfig(Settings):
                 "not an even number above 0",
                 hint="choose another rope.fraction",
             )
+        if self.position == "rotary" and self.rope.scaling == "longrope":
+            for name in ("short_divisors", "long_divisors"):
+                if (n := len(getattr(self.rope, name))) != self.d_rotary // 2:
+                    raise ModelConfigError(
+                        f"rope.{name} has {n} numbers, but a head has {self.d_rotary // 2} rotated pairs"
+                    )
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether a norm precedes the output layer; with post-norm, the last block ends with one."""
+        return self.norm_position != "post"
+
+    @property
+    def n_block_norms(self) -> int:
+        """Number of norms of width d_model in a block."""
+        return 4 if self.norm_position == "sandwich" else 2
 
     @property
     def d_head(self) -> int:
@@ -350,8 +412,14 @@ class _Attention(Mixer):
         return (
             n
             + (config.d_model if config.bias else 0)
-            + (2 * config.d_head if config.attention.qk_norm else 0)
+            + self._norms(config, d_q + d_kv)
+            + (config.num_heads if config.attention.sinks else 0)
         )
+
+    def _norms(self, config: ModelConfig, d_all: int) -> int:
+        if not config.attention.qk_norm:
+            return 0
+        return d_all if config.attention.qk_norm_over == "all" else 2 * config.d_head
 
     def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
         d, (d_q, d_kv) = config.d_model, self._widths(config)
@@ -368,6 +436,13 @@ class _Attention(Mixer):
         QK-norm saves its inputs and a statistic per head.
         """
         d_q, d_kv = self._widths(config)
+        for name in ("soft_cap", "sinks"):
+            if getattr(
+                config.attention, name
+            ):  # all scores are saved, whose number is the square of the tokens'
+                raise ModelConfigError(f"the bytes of attention.{name} in training are unknown")
+        if config.attention.qk_norm_over == "all":
+            return Numbers(config.num_heads + 2, 3 * d_q + 3 * d_kv)
         if config.attention.qk_norm:
             return Numbers(2 * config.num_heads + config.n_kv_heads, 3 * d_q + 3 * d_kv)
         return Numbers(config.num_heads, 2 * d_q + 2 * d_kv)
@@ -386,6 +461,8 @@ class _FeedForward(Part):
     """A network of `n_matrices` matrices, all but the last one d_ff × d_model."""
 
     n_matrices: int = 2
+    n_more: int = 0
+    """Inner numbers, in units of d_ff, that are saved beside one per matrix."""
 
     def matrices(self, config: ModelConfig) -> int:
         return self.n_matrices * config.d_model * config.d_ff
@@ -398,7 +475,7 @@ class _FeedForward(Part):
 
     def saved(self, config: ModelConfig) -> Numbers:
         """Count gate, inner and product (SwiGLU), or inner and its activation."""
-        return Numbers(0, self.n_matrices * config.d_ff)
+        return Numbers(0, (self.n_matrices + self.n_more) * config.d_ff)
 
     def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
         inner = (self.n_matrices - 1) * config.d_ff
@@ -436,7 +513,7 @@ class _Experts(Part):
     def saved(self, config: ModelConfig) -> Numbers:
         """Count scores, weights and int64 indices of the router, and inputs, inner numbers and results of experts."""
         moe, (one, n) = config.moe, self._expert(config)
-        router = moe.experts + (2 if moe.normalized else 1) * moe.top_k + (1 if moe.normalized else 0)
+        router = moe.experts + (2 * moe.top_k + 2 if moe.normalized else moe.top_k)
         rows = 2 * moe.top_k * config.d_model
         return Numbers(router + 6 * moe.top_k, rows + n * one.saved(config).narrow)
 
@@ -470,8 +547,8 @@ _MODEL, _NETWORKS = "bytemill.lm.model", "bytemill.lm.feed_forwards"
 MIXERS: dict[MixerName, Mixer] = {"attention": _Attention(f"{_MODEL}:MultiHeadSelfAttention", in_core=True)}
 FEED_FORWARDS: dict[FeedForwardKind, Part] = {
     "swiglu": _FeedForward(f"{_MODEL}:SwiGLU", in_core=True, n_matrices=3),
-    "geglu": _FeedForward(f"{_NETWORKS}.geglu:GeGLU", n_matrices=3),
-    "clamped_swiglu": _FeedForward(f"{_NETWORKS}.clamped_swiglu:ClampedSwiGLU", n_matrices=3),
+    "geglu": _FeedForward(f"{_NETWORKS}.geglu:GeGLU", n_matrices=3, n_more=1),
+    "clamped_swiglu": _FeedForward(f"{_NETWORKS}.clamped_swiglu:ClampedSwiGLU", n_matrices=3, n_more=4),
     "gelu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
     "gelu_exact": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
     "relu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
