@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytemill.lm import ModelConfig
-from bytemill.lm.interchange.architectures import Layout, entries, tensor_shapes
+from bytemill.lm.interchange.architectures import entries
+from bytemill.lm.interchange.entries import Layout, tensor_shapes
 from tests.lm.conftest import sizes
 
 if TYPE_CHECKING:

@@ -1,0 +1,141 @@
+"""Families of models: each computes what transformers computes, and is exported as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from bytemill.errors import ModelConfigError
+from bytemill.lm import ModelConfig
+from bytemill.lm.generation import generate
+from bytemill.lm.interchange.architectures import check_supported
+from bytemill.lm.interchange.entries import ExpertsEntry, HeadsEntry, tensor_shapes
+from bytemill.lm.interchange.export_model import export_model
+from bytemill.lm.interchange.families.registry import FAMILIES
+from bytemill.lm.interchange.huggingface import read_config
+from bytemill.lm.interchange.import_model import import_model
+from tests.lm.conftest import sizes
+from tests.lm.interchange.conftest import VOCABULARY, assert_equal_logits, random_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bytemill.lm import TransformerLM
+
+N_NEW = 64
+_SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY, "max_position_embeddings": 96, "hidden_size": 32, "intermediate_size": 48,
+    "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "bos_token_id": None,
+    "eos_token_id": None, "pad_token_id": None,
+}  # fmt: skip
+_NEOX = {key: value for key, value in _SIZES.items() if key != "num_key_value_heads"}
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+_LONG = {
+    "rope_type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.7], "long_factor": [1.0, 2.0, 4.0, 8.0],
+    "original_max_position_embeddings": 96,
+}  # fmt: skip
+_EXPERTS = {"num_local_experts": 5, "num_experts_per_tok": 2}
+_OSS = {**_SIZES, **_EXPERTS, "head_dim": 8, "sliding_window": 9}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma2": ("Gemma2", {**_SIZES, "head_dim": 10, "query_pre_attn_scalar": 12, "sliding_window": 9}),
+    "gemma3": (
+        "Gemma3Text",
+        {**_SIZES, "head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 9, "layer_types":
+         ["sliding_attention", "sliding_attention", "full_attention"],
+         "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    ),
+    "phi3": ("Phi3", {**_SIZES, "sliding_window": 9}),
+    "phi4-mini": ("Phi3", {**_SIZES, "partial_rotary_factor": 0.5, "tie_word_embeddings": True}),
+    "phi3-longrope": (
+        "Phi3",
+        {**_SIZES, "rope_scaling": _LONG, "max_position_embeddings": 400, "original_max_position_embeddings": 96},
+    ),
+    "olmo2": ("Olmo2", _SIZES),
+    "olmo3": (
+        "Olmo3",
+        {**_SIZES, "num_hidden_layers": 5, "sliding_window": 9, "rope_scaling": _YARN, "rope_theta": 5e5},
+    ),
+    "pythia": ("GPTNeoX", {**_NEOX, "rotary_pct": 0.25}),
+    "gpt-neox-sequential": (
+        "GPTNeoX",
+        {**_NEOX, "rotary_pct": 1.0, "use_parallel_residual": False, "hidden_act": "gelu_new"},
+    ),
+    "smollm3": ("SmolLM3", {**_SIZES, "num_hidden_layers": 5}),
+    "mixtral": ("Mixtral", {**_SIZES, **_EXPERTS}),
+    "qwen3-moe": (
+        "Qwen3Moe",
+        {**_SIZES, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "head_dim": 16,
+         "norm_topk_prob": True},
+    ),
+    "gpt-oss": ("GptOss", {**_OSS, "num_hidden_layers": 4, "rope_scaling": {**_YARN, "truncate": False}}),
+    "llama-yarn": ("Llama", {**_SIZES, "rope_scaling": {**_YARN, "beta_fast": 16.0, "attention_factor": 1.5}}),
+    "llama-dynamic": ("Llama", {**_SIZES, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}),
+}  # fmt: skip
+"""Name -> family and configuration."""
+FAST = ("gemma2", "pythia", "gpt-oss")
+
+
+@pytest.fixture
+def save_random(transformers: Any, tmp_path: Path) -> Callable[[str], tuple[Any, Path]]:
+    """Save a model of transformers with random weights that bfloat16 holds; return it and its folder."""
+
+    def save(name: str) -> tuple[Any, Path]:
+        family, values = CASES[name]
+        config = getattr(transformers, f"{family}Config")(**values)
+        model = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")(config).eval()
+        generator = torch.Generator().manual_seed(1)
+        for parameter in model.parameters():
+            parameter.data += 0.15 * torch.randn(parameter.shape, generator=generator)
+            parameter.data = parameter.data.bfloat16().float()
+        folder = tmp_path / name
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+            model.save_pretrained(folder)
+        return model, folder
+
+    return save
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
+def test_a_family_computes_what_it_does_in_transformers_and_is_exported_as_it_was(
+    transformers: Any,
+    save_random: Callable[[str], tuple[Any, Path]],
+    load_model: Callable[[Path], TransformerLM],
+    tmp_path: Path,
+    name: str,
+) -> None:
+    other, folder = save_random(name)
+    imported = import_model(folder, tmp_path / "imported")
+    model = load_model(tmp_path / "imported")
+    assert imported.n_parameters == model.n_parameters() == sum(p.numel() for p in other.parameters())
+    with torch.no_grad():
+        expected = other(random_ids()).logits
+        assert_equal_logits(expected, model(random_ids()))
+        print(
+            f"DIFFERENCE {name} {float((expected - model(random_ids())).abs().max()):.1e} of {float(expected.abs().max()):.1f}"
+        )
+        prompt = random_ids(16, 1)
+        options = {"max_new_tokens": N_NEW, "do_sample": False, "pad_token_id": 0}
+        tokens = other.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
+    (actual,) = generate(model, prompt[0].tolist(), N_NEW, temperature=0)
+    assert actual == tokens[0, 16:].tolist()
+    exported = export_model(tmp_path / "imported", tmp_path / "exported")
+    assert exported.architecture == type(other).__name__
+    before, after = (
+        safetensors.torch.load_file(path / "model.safetensors") for path in (folder, tmp_path / "exported")
+    )
+    assert before.keys() == after.keys()
+    for tensor in before:
+        torch.testing.assert_close(after[tensor], before[tensor], rtol=0, atol=0)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported").eval()
+    with torch.no_grad():
+        torch.testing.assert_close(again(random_ids()).logits, expected, rtol=0, atol=1e-6)
