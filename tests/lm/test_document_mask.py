@@ -35,6 +35,7 @@ SMALL: dict[str, Any] = sizes(50, 160, 24, 2, 4, 40)
 SHAPES: list[dict[str, Any]] = [
     {},
     {"attention": {"num_kv_heads": 2, "sliding_window": 7}},
+    {"mixer": ["window:9", "full:nope"]},
     {"position": "learned", "norm": "layer", "feed_forward": "gelu", "norm_position": "post"},
 ]
 

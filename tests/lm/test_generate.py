@@ -151,6 +151,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "rotary": {},
     "learned": {"position": "learned", "norm": "layer", "feed_forward": "gelu"},
     "grouped": {"attention": {"num_kv_heads": 1, "sliding_window": 5}},
+    "windows of some layers": {"mixer": ["window:3", "full:nope"]},
 }
 
 
@@ -321,7 +322,13 @@ def test_special_tokens_are_hidden_by_default():
 
 @pytest.mark.parametrize("kernels", ["scratch", "torch"])
 @pytest.mark.parametrize(
-    "changes", [{}, {"attention": AttentionConfig(sliding_window=4)}, {"position": "learned"}]
+    "changes",
+    [
+        {},
+        {"attention": AttentionConfig(sliding_window=4)},
+        {"position": "learned"},
+        {"mixer": ["window:4", "full:nope"]},
+    ],
 )
 def test_prompts_of_unlike_length_are_continued_as_alone(kernels: Any, changes: dict[str, Any]):
     model = TransformerLM(ModelConfig(**{**sizes(23, 24, 32, 2, 4, 48), **changes}), seed=5).use_kernels(

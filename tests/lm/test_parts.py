@@ -20,7 +20,6 @@ from bytemill.lm.model_config import (
     NORMS,
     FeedForwardKind,
     Mixer,
-    MixerName,
     Norm,
     Part,
 )
@@ -75,7 +74,7 @@ def test_the_core_leaves_a_new_option_or_a_new_module_to_torch():
 
 
 REGISTRIES: dict[str, tuple[Any, Any]] = {
-    "mixer": (MIXERS, MixerName),
+    "mixer": (MIXERS, None),
     "feed_forward": (FEED_FORWARDS, FeedForwardKind),
     "norm": (NORMS, Norm),
 }
@@ -84,8 +83,9 @@ REGISTRIES: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("option", REGISTRIES)
 def test_every_part_is_known_everywhere_or_refused_by_name(option: str):
     parts, names = REGISTRIES[option]
-    assert set(get_args(names)) == set(parts)
-    for name, part in parts.items():
+    assert names is None or set(get_args(names)) == set(parts)
+    for kind, part in parts.items():
+        name = kind + getattr(part, "example", "")
         for bias in (False, True):
             config = ModelConfig(**SMALL, **{option: name}, bias=bias)
             model = TransformerLM(config, device="meta")
@@ -110,7 +110,9 @@ def test_what_a_part_does_not_count_is_an_error_that_names_it(option: str, monke
     name = next(iter(parts))
     config = ModelConfig(**SMALL)
     model = TransformerLM(config).eval()
-    monkeypatch.setitem(parts, name, Mixer(parts[name].code) if option == "mixer" else Part(parts[name].code))
+    monkeypatch.setitem(
+        parts, name, Mixer(parts[name].code) if option == "mixer" else Part(parts[name].code, option=option)
+    )
     for count in (n_parameters, training_memory):
         with pytest.raises(ModelConfigError, match=f"the parameters of {option} '{name}' are unknown"):
             count(config)

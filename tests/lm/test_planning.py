@@ -46,6 +46,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"position": "sinusoidal", "feed_forward": "relu", "norm_position": "post"},
     {"position": "none", "bias": True, "attention": {"num_kv_heads": 2, "sliding_window": 5}},
     {"norm": "layer", "norm_position": "post", "attention": {"num_kv_heads": 1}},
+    {"mixer": ["window:5", "full:nope"], "attention": {"qk_norm": True}},
     {
         "logit_soft_cap": 15.0,
         "attention": {"head_dim": 10, "num_kv_heads": 2, "qkv_bias": True, "qk_norm": True},

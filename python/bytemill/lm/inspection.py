@@ -210,7 +210,7 @@ def trace(
         )
     if not all(isinstance(layer.attn, MultiHeadSelfAttention) for layer in model.layers):
         raise RunConfigError(
-            f"mixer {model.config.mixer!r} has no attention weights to show",
+            f"mixer {' '.join(model.config.mixer)!r} has no attention weights to show",
             hint="generate or evaluate instead",
         )
     own = _with_shared_weights(model).eval().use_kernels("scratch")

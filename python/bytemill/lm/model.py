@@ -22,7 +22,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from bytemill.errors import ModelConfigError
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.loss import mean_losses
-from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS, ModelConfig
+from bytemill.lm.model_config import FEED_FORWARDS, NORMS, ModelConfig
 from bytemill.lm.residual import FORMS
 from bytemill.lm.rotary_scaling import rotary_frequencies, scaled_frequencies
 from bytemill.lm.tensors import narrowed, widened
@@ -773,13 +773,13 @@ class MultiHeadSelfAttention(Module):
 
 
 def window_capacity(config: ModelConfig) -> int | None:
-    """Return how many positions a sliding window keeps in the cache; None if it keeps all."""
+    """Return how many positions the sliding window of a block keeps in the cache; None if it keeps all."""
     window = config.attention.sliding_window
     return None if window is None or window > config.context_length else window - 1
 
 
 class KVCache:
-    """Keys and values of all layers, for a batch of sequences that grow together.
+    """Keys and values of all layers, or the states of recurrent ones, for a batch of sequences that grow together.
 
     Rows of different length are padded on the left. Positions count from the first real token of a row. With a sliding
     window, only the positions that later tokens attend to are kept.
@@ -801,10 +801,8 @@ class KVCache:
         n_padding: Tensor | None = None,
     ) -> None:
         self.batch_size = batch_size
-        self._window_capacity = window_capacity(config)
-        mixer = MIXERS[config.mixer].load()
         self.layers: list[LayerCache] = [
-            mixer.new_cache(config, batch_size, device, dtype) for _ in range(config.num_layers)
+            layer.part.load().new_cache(layer.config, batch_size, device, dtype) for layer in config.layers
         ]
         self.n_padding: Tensor | None = None
         self.n_positions = 0
@@ -835,10 +833,11 @@ class KVCache:
         for layer in self.layers:
             layer.keep_rows(rows)
 
-    @property
-    def n_dropped(self) -> int:
-        """Number of positions that are no longer kept."""
-        return 0 if self._window_capacity is None else max(0, self.n_positions - self._window_capacity)
+    def mask(self, layer: LayerCache, n_tokens: int, window: int | None, device: torch.device) -> Tensor:
+        """Return the causal mask of new tokens in a layer, (n_tokens, n_keys) or (batch, 1, n_tokens, n_keys)."""
+        n_padding = None if self.n_padding is None else (self.n_padding - layer.n_dropped).clamp_min(0)
+        n_keys = self.n_positions - layer.n_dropped + n_tokens
+        return causal_mask(n_tokens, n_keys, window, n_padding=n_padding, device=device)
 
     def advance_to(self, n_positions: int) -> None:
         """Set the number of cached positions; the next ones are written after them."""
@@ -856,6 +855,11 @@ class LayerCache:
         self.keys = torch.empty(shape, device=device, dtype=dtype)  # read up to `n_positions` only
         self.values = torch.empty(shape, device=device, dtype=dtype)
         self.n_positions = 0
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of positions that are no longer kept."""
+        return max(0, self.n_positions - self.keys.shape[2])
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Append keys and values of new positions, and return those of all kept ones, in the type of the new ones."""
@@ -885,13 +889,13 @@ class WindowCache(LayerCache):
 
 
 class TransformerBlock(Module):
-    """Attention and a feed-forward network, each added to the stream: (..., n_tokens, d_model) -> the same shape.
+    """A mixer and a feed-forward network, each added to the stream: (..., n_tokens, d_model) -> the same shape.
 
     A norm precedes each of the two (Xiong et al. 2020), or follows each addition (Vaswani et al. 2017). The other forms
     are in `residual.FORMS`.
 
     Args:
-        config: Shape of the model.
+        config: Settings of the block: those of the model, or `config` of one of its layers.
         rope: Rotary embedding shared by the blocks of a model; by default a new one, if the configuration has one.
         device: Device of the weights.
         dtype: Type of the weights.
@@ -909,7 +913,7 @@ class TransformerBlock(Module):
         self.pre_norm = config.norm_position == "pre"
         norm, place = NORMS[config.norm].load(), {"device": device, "dtype": dtype}
         self.ln1 = norm.of(config, **place)
-        self.attn = MIXERS[config.mixer].load().of(config, rope, **place)
+        self.attn = config.layers[0].part.load().of(config.layers[0].config, rope, **place)
         self.ln2 = norm.of(config, **place)
         self.ffn = FEED_FORWARDS[config.feed_forward].load().of(config, **place)
         if config.norm_position == "sandwich":
@@ -1049,9 +1053,10 @@ class TransformerLM(Module):
             table = sinusoids(config.context_length, config.d_model).to(device)
             self.register_buffer("sinusoids", table, persistent=False)
         self.dropout = Dropout(config.dropout)
-        rope = _rotary_embedding(config, device)
+        configs = [layer.config for layer in config.layers]
+        ropes = {(own.position, own.rope): _rotary_embedding(own, device) for own in configs}
         self.layers = ModuleList(
-            TransformerBlock(config, rope, device, dtype) for _ in range(config.num_layers)
+            TransformerBlock(own, ropes[own.position, own.rope], device, dtype) for own in configs
         )
         if config.has_final_norm:
             self.ln_final = NORMS[config.norm].load().of(config, device=device, dtype=dtype)
@@ -1187,36 +1192,44 @@ class TransformerLM(Module):
             if documents is not None:
                 starts = documents.starts(ids)
                 positions = positions - starts if documents.reset_positions else positions
-                if self.kernels.document_mask is not None and not (self.training and self.config.dropout):
-                    starts = self.kernels.document_mask(
-                        starts.reshape(-1, ids.shape[-1]), self.config.attention.sliding_window
-                    )
+            masks = self._document_masks(starts)
             # Other shapes than those of training, such as a growing cache, would compile the parts again.
             ends = (self._training_ends if self.training else None) or (self._embed, self._normalized)
             x = ends[0](ids, positions)
-            for block in (self._training_blocks if self.training else None) or self.layers:
-                x = block(x) if documents is None else block(x, positions, document_starts=starts)
+            blocks = (self._training_blocks if self.training else None) or self.layers
+            for block, mask in zip(blocks, masks, strict=True):
+                x = block(x) if documents is None else block(x, positions, document_starts=mask)
             return ends[1](x)
         return self._normalized(x)
+
+    def _document_masks(self, starts: Any) -> list[Any]:
+        """Return what each block takes as `document_starts`: of attention, the mask of the kernels for its window."""
+        make = None if self.training and self.config.dropout else self.kernels.document_mask
+        attentions = [layer.attn for layer in self.layers if isinstance(layer.attn, MultiHeadSelfAttention)]
+        if make is None or starts is None:
+            return [starts] * len(self.layers)
+        rows = starts.reshape(-1, starts.shape[-1])
+        made = {window: make(rows, window) for window in {attention.window for attention in attentions}}
+        return [made[layer.attn.window] if layer.attn in attentions else starts for layer in self.layers]
 
     def _normalized(self, x: Tensor) -> Tensor:
         return self.ln_final(x) if self.config.has_final_norm else x
 
     def _hidden_with_cache(self, ids: Tensor, positions: Tensor, cache: KVCache) -> Tensor:
         """Return the result of the last block, and append keys and values to the cache."""
-        n_before, n_tokens, mask = cache.n_positions, ids.shape[-1], None
+        n_before, n_tokens = cache.n_positions, ids.shape[-1]
         if cache.n_padding is not None:
             # (batch, n_tokens), counted from the first real token of each row
             positions = (positions - cache.n_padding.to(ids.device)[:, None]).clamp_min(0)
         # One query attends to all cached keys, and needs a mask only for padding.
-        if (n_before and n_tokens > 1) or cache.n_padding is not None:
-            n_padding = None if cache.n_padding is None else (cache.n_padding - cache.n_dropped).clamp_min(0)
-            n_keys = n_before - cache.n_dropped + n_tokens
-            window = self.config.attention.sliding_window
-            mask = causal_mask(n_tokens, n_keys, window, n_padding=n_padding, device=ids.device)
+        is_masked = (n_before and n_tokens > 1) or cache.n_padding is not None
+        masks: dict[int | None, Tensor] = {}
         x = self._embed(ids, positions)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            x = layer(x, positions, mask=mask, cache=layer_cache)
+            window = getattr(layer.attn, "window", None)
+            if is_masked and window not in masks:
+                masks[window] = cache.mask(layer_cache, n_tokens, window, ids.device)
+            x = layer(x, positions, mask=masks.get(window), cache=layer_cache)
         cache.advance_to(n_before + n_tokens)
         return x
 

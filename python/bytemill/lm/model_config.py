@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from bytemill.errors import BytemillError, ModelConfigError
-from bytemill.lm.settings import Settings, flattened, nested
+from bytemill.lm.settings import Settings, flattened, nested, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
@@ -20,7 +21,6 @@ ExpertKind = Literal["swiglu", "geglu", "clamped_swiglu", "gelu", "gelu_exact", 
 """Gated networks, and names in `model.ACTIVATIONS`."""
 FeedForwardKind = Literal["swiglu", "geglu", "clamped_swiglu", "gelu", "gelu_exact", "relu", "relu2", "moe"]
 """A network, or a mixture of several."""
-MixerName = Literal["attention"]
 NormPosition = Literal["pre", "post", "output", "sandwich"]
 Residual = Literal["sequential", "parallel"]
 RopeScaling = Literal["linear", "llama3", "yarn", "dynamic", "longrope"]
@@ -31,6 +31,16 @@ KernelName = Literal["auto", "torch", "triton", "scratch"]
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Numerals = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
+
+
+def _as_names(value: Any) -> Any:
+    """Accept one name, or a list of names."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+MixerNames = Annotated[tuple[str, ...], BeforeValidator(_as_names), Field(min_length=1)]
 
 KNOWN_OPTIONS = frozenset(
     {
@@ -44,7 +54,7 @@ KNOWN_OPTIONS = frozenset(
 )
 """The options that export, planning and the core's decoder know. A new one stays out of this list: each of the three
 refuses models that use it until it is taught what it means (`ModelConfig.unknown_options`). Planning also knows the
-mixer, and the options that its entry names."""
+mixers, and the options that their entries name. The decoders know the mixers that the core computes."""
 
 
 class AttentionConfig(Settings):
@@ -114,6 +124,8 @@ class RopeConfig(Settings):
     """With scaling longrope, a divisor of each pair's frequency, up to the original context."""
     long_divisors: Numerals = ()
     """With scaling longrope, a divisor of each pair's frequency, if context_length is above the original one."""
+    window_theta: PositiveFloat | None = None
+    """Base of the rotary embedding in blocks with a sliding window, without scaling; by default as in other blocks."""
     magnitude: PositiveFloat | None = None
     """Factor of rotated queries and keys; by default that of the scaling, 1 except for yarn and longrope."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -199,8 +211,9 @@ class ModelConfig(Settings):
     """Settings of attention."""
     rope: Annotated[RopeConfig, Field(strict=False)] = RopeConfig()
     """Settings of the rotary embedding."""
-    mixer: MixerName = "attention"
-    """What mixes the tokens of a block."""
+    mixer: MixerNames = ("attention",)
+    """What mixes the tokens of each block: a name, or several that are repeated over the blocks, such as window:512
+    window:512 full. A name is a key of MIXERS, with its arguments after colons."""
     norm: Norm = "rms"
     """RMSNorm or LayerNorm."""
     position: Position = "rotary"
@@ -257,6 +270,9 @@ class ModelConfig(Settings):
                 f"position 'sinusoidal' needs an even width, but d_model is {self.d_model}",
                 hint="choose an even d_model, or another position",
             )
+        for name in dict.fromkeys(self.mixer):
+            layer = Layer.of(self, name)
+            layer.part.check(layer.config)
         return self
 
     def _check_rotary(self) -> None:
@@ -288,6 +304,18 @@ class ModelConfig(Settings):
     def n_block_norms(self) -> int:
         """Number of norms of width d_model in a block."""
         return 4 if self.norm_position == "sandwich" else 2
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The mixer of each block, with the settings that hold for that block.
+
+        >>> config = ModelConfig(vocab_size=9, context_length=8, d_model=8, num_layers=3, num_heads=2, d_ff=8,
+        ...                      mixer=["window:4", "full"])
+        >>> [(layer.name, layer.config.attention.sliding_window) for layer in config.layers]
+        [('window:4', 4), ('full', None), ('window:4', 4)]
+        """
+        own = {name: Layer.of(self, name) for name in self.mixer}
+        return [own[name] for name in islice(cycle(self.mixer), self.num_layers)]
 
     @property
     def d_head(self) -> int:
@@ -355,6 +383,8 @@ class Part:
     """Whether the core's decoder computes it."""
     options: frozenset[str] = frozenset()
     """Options of the model that only this part has, and that its counts take into account."""
+    option: str = ""
+    """The option of the model that names it."""
 
     def load(self) -> Any:
         """Import the class."""
@@ -386,21 +416,76 @@ class Part:
         raise self._not_counted("bytes under selective checkpointing", config)
 
     def _not_counted(self, what: str, config: ModelConfig) -> ModelConfigError:
-        names = {"mixer": MIXERS[config.mixer], "feed_forward": FEED_FORWARDS[config.feed_forward]}
-        option = next((option for option, part in names.items() if part is self), "norm")
+        value = getattr(config, self.option)
+        name = value if isinstance(value, str) else value[0]
         return ModelConfigError(
-            f"the {what} of {option} {getattr(config, option)!r} are unknown",
+            f"the {what} of {self.option} {name!r} are unknown",
             hint="count them in its entry in bytemill.lm.model_config",
         )
 
 
 @dataclass(frozen=True)
 class Mixer(Part):
-    """What mixes the tokens of a block. Its class also has `new_cache(config, batch_size, device, dtype)`."""
+    """What mixes the tokens of a block. Its class also has `new_cache(config, batch_size, device, dtype)`.
+
+    Its methods and its class get the settings of one block, the result of `settings`.
+    """
+
+    option: str = "mixer"
+    example: str = ""
+    """Arguments for it, such as ":512", if it needs any."""
+
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002
+        """Return the settings of the model that its arguments replace in a block.
+
+        Raises:
+            ValueError: The arguments are wrong; the message says what they must be.
+        """
+        if arguments:
+            raise ValueError("it has no arguments")
+        return {}
+
+    def check(self, config: ModelConfig) -> None:
+        """Raise ModelConfigError if the mixer cannot have these settings."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The mixer of one block."""
+
+    name: str
+    """As the model names it, such as "window:512"."""
+    config: ModelConfig
+    """The settings of the model, with those of the block in their place. `layers` of it are this one."""
+
+    @classmethod
+    def of(cls, config: ModelConfig, name: str) -> Layer:
+        """Return the layer that a name with arguments describes.
+
+        Raises:
+            ModelConfigError: The name is unknown, or its arguments are wrong.
+        """
+        kind, *arguments = name.split(":")
+        if kind not in MIXERS:
+            raise ModelConfigError(f"mixer is {name!r}", hint=suggestion(kind, MIXERS))
+        try:
+            changes = MIXERS[kind].settings(config, arguments)
+        except ValueError as error:
+            raise ModelConfigError(f"mixer is {name!r}", hint=str(error)) from None
+        return cls(name, config.model_copy(update={"mixer": (name,), **changes}))
+
+    @property
+    def part(self) -> Mixer:
+        """Its registration."""
+        return MIXERS[self.name.partition(":")[0]]
 
 
 class _Attention(Mixer):
     """Multi-head attention; queries, keys and values are computed from rows of d_model numbers."""
+
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the settings of a block with the window `attention.sliding_window`."""
+        return {**super().settings(config, arguments), **_in_window(config, config.attention.sliding_window)}
 
     def matrices(self, config: ModelConfig) -> int:
         d_q, d_kv = self._widths(config)
@@ -456,10 +541,40 @@ class _Attention(Mixer):
         return config.num_heads * config.d_head, config.n_kv_heads * config.d_head
 
 
+class _FullAttention(_Attention):
+    """Attention to all earlier tokens: `full`, or `full:nope` without the rotary embedding."""
+
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the settings of a block of full attention."""
+        if list(arguments) not in ([], ["nope"]):
+            raise ValueError("write full, or full:nope without the rotary embedding")
+        unrotated = {"position": "none"} if arguments and config.position == "rotary" else {}
+        return {"attention": config.attention.model_copy(update={"sliding_window": None}), **unrotated}
+
+
+class _WindowAttention(_Attention):
+    """Attention to the most recent tokens: `window:512`."""
+
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the settings of a block of attention in a window."""
+        if len(arguments) != 1 or not arguments[0].isdecimal() or int(arguments[0]) < 1:
+            raise ValueError("write the number of tokens, itself included, after a colon, such as window:512")
+        return _in_window(config, int(arguments[0]))
+
+
+def _in_window(config: ModelConfig, window: int | None) -> dict[str, Any]:
+    """Return the settings of a block with a sliding window: its rotary embedding may have another base, unscaled."""
+    theta = config.rope.window_theta
+    local = {"theta": theta, "scaling": None, "factor": 1.0, "magnitude": None}
+    rope = {} if window is None or theta is None else {"rope": config.rope.model_copy(update=local)}
+    return {"attention": config.attention.model_copy(update={"sliding_window": window}), **rope}
+
+
 @dataclass(frozen=True)
 class _FeedForward(Part):
     """A network of `n_matrices` matrices, all but the last one d_ff × d_model."""
 
+    option: str = "feed_forward"
     n_matrices: int = 2
     n_more: int = 0
     """Inner numbers, in units of d_ff, that are saved beside one per matrix."""
@@ -486,6 +601,7 @@ class _FeedForward(Part):
 class _Experts(Part):
     """A mixture of experts: all have parameters, `moe.top_k` of them and the shared ones compute a token."""
 
+    option: str = "feed_forward"
     options: frozenset[str] = frozenset(f"moe.{name}" for name in MoeConfig.fields_by_name())
 
     def matrices(self, config: ModelConfig) -> int:
@@ -531,6 +647,7 @@ class _Experts(Part):
 class _Norm(Part):
     """A norm with a weight per number, and possibly a bias."""
 
+    option: str = "norm"
     n_statistics: int = 1
     """Numbers per token that it saves beside its input."""
     has_bias: bool = False
@@ -544,7 +661,13 @@ class _Norm(Part):
 
 
 _MODEL, _NETWORKS = "bytemill.lm.model", "bytemill.lm.feed_forwards"
-MIXERS: dict[MixerName, Mixer] = {"attention": _Attention(f"{_MODEL}:MultiHeadSelfAttention", in_core=True)}
+_ATTENTION = f"{_MODEL}:MultiHeadSelfAttention"
+MIXERS: dict[str, Mixer] = {
+    "attention": _Attention(_ATTENTION, in_core=True),
+    "full": _FullAttention(_ATTENTION, in_core=True),
+    "window": _WindowAttention(_ATTENTION, in_core=True, example=":512"),
+}
+"""Mixers by name. `attention` is full, or has the window `attention.sliding_window`."""
 FEED_FORWARDS: dict[FeedForwardKind, Part] = {
     "swiglu": _FeedForward(f"{_MODEL}:SwiGLU", in_core=True, n_matrices=3),
     "geglu": _FeedForward(f"{_NETWORKS}.geglu:GeGLU", n_matrices=3, n_more=1),

@@ -8,11 +8,12 @@ in full, although kernels may skip its masked half.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from bytemill.errors import ModelConfigError, RunConfigError
-from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS, Numbers
+from bytemill.lm.model_config import FEED_FORWARDS, NORMS, Numbers
 from bytemill.lm.optimizers import OPTIMIZERS, OptimizerName
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _COUNTED = frozenset(
     {
         *("attention.qk_norm_over", "attention.scale", "attention.soft_cap", "attention.sinks", "residual"),
         *("embedding_scale", "rope.beta_fast", "rope.beta_slow", "rope.truncate", "rope.magnitude"),
-        *("rope.short_divisors", "rope.long_divisors"),
+        *("rope.short_divisors", "rope.long_divisors", "rope.window_theta"),
     }
 )
 """Options that are counted here, and that export or the core's decoder do not know."""
@@ -31,8 +32,9 @@ _COUNTED = frozenset(
 
 def check_known(config: ModelConfig) -> None:
     """Raise ModelConfigError if an option of the model is unknown here, so that its numbers would be wrong."""
-    own = (option for part in _block_parts(config) for option in part.options)
-    unknown = config.unknown_options(also_known={"mixer", *_COUNTED, *own})
+    parts = [*(layer.part for layer in config.layers), FEED_FORWARDS[config.feed_forward]]
+    known = {option for part in parts for option in part.options}
+    unknown = config.unknown_options(also_known={"mixer", *_COUNTED, *known})
     if unknown:
         raise ModelConfigError(
             f"the parameters, FLOPs and memory of {', '.join(unknown)} are unknown",
@@ -52,27 +54,30 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
     """
     check_known(config)
     d, n_layers = config.d_model, config.num_layers
-    mixer, feed_forward = (part.matrices(config) + part.vectors(config) for part in _block_parts(config))
+    feed_forward = FEED_FORWARDS[config.feed_forward]
     n_norms = config.n_block_norms * n_layers + config.has_final_norm
     return {
         "token embeddings": config.vocab_size * d,
         "position embeddings": config.context_length * d if config.position == "learned" else 0,
-        "attention": n_layers * mixer,
-        "feed-forward": n_layers * feed_forward,
+        "attention": sum(
+            layer.part.matrices(layer.config) + layer.part.vectors(layer.config) for layer in config.layers
+        ),
+        "feed-forward": n_layers * (feed_forward.matrices(config) + feed_forward.vectors(config)),
         "norms": n_norms * NORMS[config.norm].vectors(config),
         "output layer": 0 if config.tied_embeddings else config.vocab_size * d,
     }
 
 
 def _block_parts(config: ModelConfig) -> tuple[Part, Part]:
-    return MIXERS[config.mixer], FEED_FORWARDS[config.feed_forward]
+    """Return the parts of a block with these settings."""
+    return config.layers[0].part, FEED_FORWARDS[config.feed_forward]
 
 
 def block_matrices(config: ModelConfig) -> tuple[int, int]:
-    """Return the number of weights in the matrices of a block: attention, feed-forward."""
+    """Return the number of weights in the matrices of all blocks: mixers, feed-forward networks."""
     check_known(config)
-    mixer, feed_forward = _block_parts(config)
-    return mixer.matrices(config), feed_forward.matrices(config)
+    mixers = sum(layer.part.matrices(layer.config) for layer in config.layers)
+    return mixers, config.num_layers * FEED_FORWARDS[config.feed_forward].matrices(config)
 
 
 def n_parameters(config: ModelConfig) -> int:
@@ -104,10 +109,13 @@ def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None
     """
     n_tokens = config.context_length if n_tokens is None else n_tokens
     check_known(config)
-    n_blocks = batch_size * config.num_layers
-    mixer, feed_forward = (part.flops(config, n_tokens) for part in _block_parts(config))
+    mixers = [layer.part.flops(layer.config, n_tokens) for layer in config.layers]
+    feed_forwards = [FEED_FORWARDS[config.feed_forward].flops(config, n_tokens)] * config.num_layers
+    blocks: Counter[str] = Counter()
+    for flops in (*mixers, *feed_forwards):
+        blocks.update(flops)
     return {
-        **{step: n_blocks * flops for step, flops in {**mixer, **feed_forward}.items()},
+        **{step: batch_size * flops for step, flops in blocks.items()},
         "output layer": 2 * batch_size * n_tokens * config.d_model * config.vocab_size,
     }
 
@@ -195,17 +203,19 @@ def training_memory(
     n_tokens = config.context_length if n_tokens is None else n_tokens
     weights = 4 * n_parameters(config)
     size = 2 if precision in ("bfloat16", "float16") else 4
-    blocks = config.num_layers * _block_numbers(config).bytes(size)
-    if checkpointing != "none":
-        saved, again = _checkpointed_numbers(config, checkpointing)
-        blocks = config.num_layers * saved.bytes(size) + again.bytes(size)
+    layers = [layer.config for layer in config.layers]
+    if checkpointing == "none":
+        blocks = sum(_block_numbers(layer).bytes(size) for layer in layers)
+    else:
+        pairs = [_checkpointed_numbers(layer, checkpointing) for layer in layers]
+        blocks = sum(saved.bytes(size) for saved, _ in pairs) + max(again.bytes(size) for _, again in pairs)
     # The embedding saves the ids, int64, for its backward pass.
     per_token = blocks + _rest_numbers(config).bytes(size) + 8
     fixed = (
         4 * config.vocab_size * config.d_model
     )  # gradient of the output layer, in float32, computed with the loss
     if size == 2:
-        fixed += size * config.num_layers * sum(block_matrices(config))
+        fixed += size * sum(block_matrices(config))
     if config.position == "learned":
         fixed += 8 * n_tokens
     return TrainingMemory(
@@ -263,7 +273,7 @@ def _state_bytes(config: ModelConfig, optimizer: OptimizerName) -> int:
             f"the state of the optimizer {optimizer!r} is unknown, so its memory cannot be planned",
             hint=f"choose {', '.join(OPTIMIZERS)}",
         )
-    n_matrices = config.num_layers * sum(block_matrices(config))
+    n_matrices = sum(block_matrices(config))
     return OPTIMIZERS[optimizer].state_bytes(config, n_parameters(config), n_matrices)
 
 

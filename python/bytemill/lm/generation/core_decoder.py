@@ -24,7 +24,7 @@ from bytemill.lm.model import (
     TransformerBlock,
     TransformerLM,
 )
-from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS
+from bytemill.lm.model_config import FEED_FORWARDS, NORMS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,14 +41,15 @@ _PARTS = frozenset(
 def has_known_parts(model: TransformerLM) -> bool:
     """Return True if a decoder can compute the model: it consists of modules and options that decoders know."""
     config = model.config
-    parts = (MIXERS[config.mixer], FEED_FORWARDS[config.feed_forward], NORMS[config.norm])
+    mixers = (layer.part for layer in config.layers)
+    parts = (*mixers, FEED_FORWARDS[config.feed_forward], NORMS[config.norm])
     has_known_modules = {type(module) for module in model.modules()} <= _PARTS
     is_known = config.norm_position in {"pre", "post"} and config.residual == "sequential"
     return (
         has_known_modules
         and is_known
         and all(part.in_core for part in parts)
-        and not config.unknown_options()
+        and not config.unknown_options({"mixer"})
     )
 
 
@@ -103,11 +104,13 @@ class CoreDecoder:
         """Return True for one sequence, and a model of known parts with weights in float32 on the CPU."""
         if not has_known_parts(model):
             return False
-        tensors = [*model.parameters(), cache.layers[0].keys]
+        tensors = [*model.parameters(), *(layer.keys for layer in cache.layers)]
+        blocks: list[Any] = list(model.layers)
         return (
             cache.batch_size == 1
             and cache.n_padding is None
-            and cache.layers[0].keys.numel() > 0
+            and all(layer.keys.numel() > 0 for layer in cache.layers)
+            and all(block.attn.rope is blocks[0].attn.rope for block in blocks)
             and all(
                 tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.is_contiguous()
                 for tensor in tensors

@@ -66,7 +66,6 @@ def canonical_mixers(values: Mapping[str, Any]) -> list[str]:
         values: Options of a model, by their dotted names.
     """
     window, names = values["attention.sliding_window"], values["mixer"]
-    names = (names,) if isinstance(names, str) else names  # TEMPORARY
     own = "full" if window is None else f"window:{window}"
     return [
         own if names[layer % len(names)] == "attention" else names[layer % len(names)]
