@@ -30,7 +30,7 @@ class OptionalAttention(MultiHeadSelfAttention):
     """Factor of the scores; None: 1 / √d_head."""
     soft_cap: float | None = None
     """Bound of the scores' absolute values."""
-    sinks: Parameter | None = None
+    sinks: Parameter | None
     """(n_heads,), score of a key without a value, to which each query of the head attends (OpenAI 2025)."""
 
     @classmethod
@@ -45,8 +45,8 @@ class OptionalAttention(MultiHeadSelfAttention):
         self = cls.from_config(config, rope, device, dtype)
         options, place = config.attention, {"device": device, "dtype": dtype}
         self.scale, self.soft_cap = options.scale, options.soft_cap
-        if options.sinks:
-            self.sinks = Parameter(torch.zeros(config.num_heads, **place))
+        sinks = Parameter(torch.zeros(config.num_heads, **place)) if options.sinks else None
+        self.register_parameter("sinks", sinks)
         if options.qk_norm and options.qk_norm_over == "all":
             self.q_norm, self.k_norm = (
                 AllHeadsNorm(n * self.d_head, config.norm_eps, **place)

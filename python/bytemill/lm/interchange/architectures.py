@@ -76,13 +76,16 @@ GGUF_EXPRESSED = {
 """The same for llama.cpp."""
 
 
-def check_supported(config: ModelConfig, spec: TokenizerSpec | None = None, *, gguf: bool = False) -> str:
+def check_supported(
+    config: ModelConfig, spec: TokenizerSpec | None = None, *, gguf: bool = False, source: str = ""
+) -> str:
     """Return the first architecture that expresses a model exactly.
 
     Args:
         config: Shape of the model.
         spec: Tokenizer that is exported beside it; transformers must give its ids.
         gguf: Ask for an architecture of llama.cpp instead of transformers.
+        source: What the model was imported from; that architecture comes first, if it is one of `FAMILIES`.
 
     Raises:
         ModelConfigError: None does; the message names the options that the nearest one lacks.
@@ -100,6 +103,7 @@ def check_supported(config: ModelConfig, spec: TokenizerSpec | None = None, *, g
             hint=f"architectures: {', '.join(lacking)}",
         )
     exact = [name for name, options in lacking.items() if not options]
+    exact.sort(key=lambda name: name not in FAMILIES or not source.startswith(FAMILIES[name].architecture))
     if gguf or spec is None:
         return exact[0]
     for name in exact:

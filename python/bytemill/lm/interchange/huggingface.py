@@ -218,17 +218,20 @@ def _window(family: Family, values: Mapping[str, Any], location: str) -> int | N
     return window
 
 
-def write_config(config: ModelConfig, spec: TokenizerSpec | None = None) -> tuple[Family, dict[str, Any]]:
+def write_config(
+    config: ModelConfig, spec: TokenizerSpec | None = None, source: str = ""
+) -> tuple[Family, dict[str, Any]]:
     """Return the family that expresses a model exactly, and the content of its `config.json`.
 
     Args:
         config: Shape of the model.
         spec: Tokenizer that is exported beside it.
+        source: What the model was imported from.
 
     Raises:
         ModelConfigError: No family does; the message names the options that the nearest one lacks.
     """
-    family = FAMILIES[check_supported(config, spec)]
+    family = FAMILIES[check_supported(config, spec, source=source)]
     config = with_zero_biases(config, family.model_type)
     document: dict[str, Any] = {
         "architectures": [family.architecture],
@@ -309,7 +312,9 @@ def write_folder(
     """
     tokenizer = model.tokenizer
     family, document = write_config(
-        model.saved.config.model, None if tokenizer is None else tokenizer.to_spec()
+        model.saved.config.model,
+        None if tokenizer is None else tokenizer.to_spec(),
+        model.saved.imported_from,
     )
     document["dtype"] = str(dtype).removeprefix("torch.")
     ends = {"bos_token_id": None, "eos_token_id": None} if tokenizer is None else model.ends.ids(tokenizer)

@@ -153,6 +153,7 @@ def write_sizes(config: ModelConfig) -> dict[str, Any]:
         "head_dim": config.d_head,
         "tie_word_embeddings": config.tied_embeddings,
         "attention_dropout": config.dropout,
+        "pad_token_id": None,  # some types have a default above small vocabularies
         **write_rope(config),
     }
 
