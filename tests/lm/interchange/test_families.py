@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +14,6 @@ from bytemill.errors import ModelConfigError
 from bytemill.lm import ModelConfig
 from bytemill.lm.generation import generate
 from bytemill.lm.interchange.architectures import check_supported
-from bytemill.lm.interchange.entries import ExpertsEntry, HeadsEntry, tensor_shapes
 from bytemill.lm.interchange.export_model import export_model
 from bytemill.lm.interchange.families.registry import FAMILIES
 from bytemill.lm.interchange.huggingface import read_config
@@ -141,3 +138,99 @@ def test_a_family_computes_what_it_does_in_transformers_and_is_exported_as_it_wa
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported").eval()
     with torch.no_grad():
         torch.testing.assert_close(again(random_ids()).logits, expected, rtol=0, atol=1e-6)
+
+
+SHAPE = sizes(320, 96, 32, 3, 4, 48)
+_OLMO = {"norm_position": "output", "attention": {"qk_norm": True, "qk_norm_over": "all"}}
+_NEOX_OPTIONS: dict[str, Any] = {"norm": "layer", "bias": True, "feed_forward": "gelu_exact"}
+_OSS_OPTIONS: dict[str, Any] = {
+    "bias": True, "attention": {"sinks": True}, "feed_forward": "moe", "moe": {"expert": "clamped_swiglu"},
+    "mixer": ["window:9", "full"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "architecture"),
+    [
+        ({}, "llama"),
+        ({"rope": {"scaling": "yarn", "factor": 4.0, "beta_fast": 16.0}}, "llama"),
+        ({"rope": {"fraction": 0.5}}, "phi3"),
+        ({"mixer": ["full", "full:nope"]}, "smollm3"),
+        ({"feed_forward": "moe"}, "mixtral"),
+        ({"feed_forward": "moe", "moe": {"normalized": False}, "attention": {"qk_norm": True}}, "qwen3_moe"),
+        (_OSS_OPTIONS, "gpt_oss"),
+        (_OLMO, "olmo2"),
+        ({**_OLMO, "mixer": ["window:9", "full"]}, "olmo3"),
+        ({**_NEOX_OPTIONS, "residual": "parallel"}, "gpt_neox"),
+    ],
+)
+def test_a_model_is_exported_as_the_first_type_that_has_its_options(
+    options: dict[str, Any], architecture: str
+) -> None:
+    assert check_supported(ModelConfig(**SHAPE, **options)) == architecture
+
+
+@pytest.mark.parametrize(
+    ("options", "lacking"),
+    [
+        (
+            {**_OLMO, "mixer": ["window:9", "window:5", "full"]},
+            r"olmo3, lacks mixer \('window:9', 'window:5', 'full'\)",
+        ),
+        ({"feed_forward": "moe", "moe": {"shared": 1}}, r"mixtral, lacks moe\.shared 1"),
+        ({"feed_forward": "moe", "moe": {"balance": "bias"}}, r"mixtral, lacks moe\.balance 'bias'"),
+        ({"attention": {"sinks": True}}, r"llama, lacks attention\.sinks True"),
+        (
+            {"rope": {"scaling": "dynamic", "factor": 2.0, "original_context": 32}},
+            r"llama, lacks rope\.scaling 'dynamic' with context_length above rope\.original_context",
+        ),
+    ],
+)
+def test_what_no_type_has_is_named(options: dict[str, Any], lacking: str) -> None:
+    with pytest.raises(ModelConfigError, match=lacking):
+        check_supported(ModelConfig(**SHAPE, **options))
+    with pytest.raises(ModelConfigError, match=r"no architecture of llama\.cpp has the options"):
+        check_supported(ModelConfig(**SHAPE, **options), gguf=True)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "change", "problem"),
+    [
+        (
+            "gemma2",
+            {"hidden_activation": "gelu"},
+            r"hidden_activation is 'gelu', which bytemill does not have",
+        ),
+        ("gemma3_text", {"use_bidirectional_attention": True}, r"use_bidirectional_attention is True"),
+        ("qwen3_moe", {"mlp_only_layers": [0]}, r"mlp_only_layers is \[0\]"),
+        ("gpt_oss", {"swiglu_limit": 5.0}, r"swiglu_limit is 5\.0"),
+        ("olmo3", {"layer_types": ["linear_attention"]}, r"layer_types is \['linear_attention'\]"),
+        (
+            "olmo2",
+            {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "mscale": 2.0}},
+            r"rope_scaling\.mscale is 2\.0",
+        ),
+        (
+            "phi3",
+            {"rope_scaling": {"rope_type": "longrope"}},
+            r"rope_scaling of type 'longrope' lacks 'short_factor'",
+        ),
+        ("smollm3", {"use_sliding_window": True}, r"use_sliding_window is True"),
+        ("mixtral", {"hidden_size": None}, r"hidden_size is missing"),
+    ],
+)
+def test_what_cannot_be_imported_is_named(model_type: str, change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ModelConfigError, match=f"here: {problem}"):
+        read_config({"model_type": model_type, **change}, "here")
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_the_defaults_of_a_type_are_those_of_transformers(transformers: Any, model_type: str) -> None:
+    family = FAMILIES[model_type]
+    name = family.architecture.removesuffix("ForCausalLM")
+    kind = getattr(transformers, f"{name}TextConfig" if name == "Gemma3" else f"{name}Config")
+    theirs = {key: value for key, value in kind().to_dict().items() if key != "pad_token_id"}
+    if model_type == "gpt_oss":  # which has a scaling of its own where the file has none
+        theirs["rope_parameters"] = {"rope_type": "default", "rope_theta": 150_000.0}
+    own = read_config({"model_type": model_type}, "here")[1].to_dict()
+    assert own == read_config({**theirs, "model_type": model_type}, "here")[1].to_dict()

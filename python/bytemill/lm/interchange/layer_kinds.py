@@ -34,17 +34,10 @@ def read_windows(values: Mapping[str, Any], location: str, *, full_every: int) -
 
 
 def write_windows(config: ModelConfig) -> dict[str, Any]:
-    """Return `sliding_window` and `layer_types`.
-
-    Raises:
-        ModelConfigError: There are windows of several widths.
-    """
+    """Return `sliding_window` and `layer_types`; of windows of several widths, the first one."""
     windows = [layer.config.attention.sliding_window for layer in config.layers]
-    widths = {window for window in windows if window is not None}
-    if len(widths) > 1:
-        raise ModelConfigError(f"windows of {sorted(widths)} tokens")
     return {
-        "sliding_window": next(iter(widths), None),
+        "sliding_window": next((window for window in windows if window is not None), None),
         "layer_types": [_FULL if window is None else _SLIDING for window in windows],
     }
 

@@ -64,8 +64,10 @@ class Family:
         own = _canonical(given)
         try:
             again = self.read({**self.defaults, **self.write(config)}, self.model_type)
-        except (ModelConfigError, KeyError, TypeError, ValueError) as error:
-            return [f"a shape that can be written ({error})"]
+        except (
+            ModelConfigError
+        ):  # the shape with the options of the type, such as rotary embeddings, is impossible
+            return [f"{name} {value!r}" for name, value in given.items() if value != fields[name].default]
         theirs = _canonical(again.to_flat())
         found = [
             f"{name} {given[name]!r}"
@@ -92,6 +94,10 @@ def _canonical(values: dict[str, Any]) -> dict[str, Any]:
     kept = used_options(values["rope.scaling"])
     result["mixer"] = canonical_mixers(values)
     result["attention.sliding_window"] = None
+    if not any(name.startswith("window") for name in result["mixer"]):
+        result["rope.window_theta"] = None
+    elif values["rope.scaling"] is None:
+        result["rope.window_theta"] = values["rope.window_theta"] or values["rope.theta"]
     for name in ROPE_OPTIONS - kept - {"rope.scaling"}:
         result[name] = None
     return result

@@ -52,7 +52,7 @@ def _write(config: ModelConfig) -> dict[str, Any]:
         "rotary_pct": config.rope.fraction,
         "partial_rotary_factor": config.rope.fraction,
         "layer_norm_eps": config.norm_eps,
-        "hidden_act": _NAMES_OF_ACTIVATIONS[config.feed_forward],
+        "hidden_act": _NAMES_OF_ACTIVATIONS.get(config.feed_forward, "gelu"),
         "use_parallel_residual": config.residual == "parallel",
     }
 
