@@ -14,8 +14,9 @@ from bytemill.lm.attention_options import OptionalAttention
 from bytemill.lm.batches import DocumentMask
 from bytemill.lm.generation.core_decoder import CoreDecoder
 from bytemill.lm.inspection import trace
-from bytemill.lm.planning import forward_flops, training_memory
+from bytemill.lm.planning import n_parameters, training_memory
 from tests.lm.conftest import sizes
+from tests.lm.test_planning import kept_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -153,12 +154,17 @@ def test_tokens_attend_to_their_own_document_alone(options: dict[str, Any]) -> N
         torch.testing.assert_close(together[:, 4:8], model(ids[:, 4:8]), rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", ["soft_cap", "sinks"])
-def test_what_is_not_counted_is_named(name: str) -> None:
-    own = config(attention={name: 2.0 if name == "soft_cap" else True})
-    assert sum(forward_flops(own).values()) > 0
-    with pytest.raises(ModelConfigError, match=rf"the bytes of attention\.{name} in training are unknown"):
-        training_memory(own)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_training_is_planned(options: dict[str, Any], precision: Any) -> None:
+    own = config(attention={name: value for name, value in options.items() if name != "sliding_window"})
+    ids = torch.randint(50, (3, 24))
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        kept = kept_bytes(TransformerLM(own).use_kernels("auto"), ids)
+    saves_mask = options.get("sinks") or "soft_cap" in options
+    planned = training_memory(own, precision=precision).activations(3)
+    assert kept == planned + (2 * 24 * 24 if saves_mask else 0)
+    assert n_parameters(own) == TransformerLM(own, device="meta").n_parameters()
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:

@@ -47,6 +47,7 @@ class OptionalAttention(MultiHeadSelfAttention):
         self.scale, self.soft_cap = options.scale, options.soft_cap
         sinks = Parameter(torch.zeros(config.num_heads, **place)) if options.sinks else None
         self.register_parameter("sinks", sinks)
+        self.takes_kernels = self.soft_cap is None and self.sinks is None
         if options.qk_norm and options.qk_norm_over == "all":
             self.q_norm, self.k_norm = (
                 AllHeadsNorm(n * self.d_head, config.norm_eps, **place)
@@ -59,7 +60,7 @@ class OptionalAttention(MultiHeadSelfAttention):
     ) -> Tensor:
         if self.scale is not None:
             q = q * (self.scale * math.sqrt(self.d_head))
-        if self.soft_cap is None and self.sinks is None:
+        if self.takes_kernels:
             return super()._attend(q, k, v, mask, document_starts)
         n_queries, n_keys = q.shape[-2], k.shape[-2]
         if mask is None and n_queries > 1:

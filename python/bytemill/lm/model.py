@@ -605,6 +605,8 @@ class MultiHeadSelfAttention(Module):
     """
 
     kernels: Kernels = SCRATCH
+    takes_kernels = True
+    """Whether the kernels of attention compute its result."""
 
     def __init__(
         self,
@@ -1205,7 +1207,8 @@ class TransformerLM(Module):
     def _document_masks(self, starts: Any) -> list[Any]:
         """Return what each block takes as `document_starts`: of attention, the mask of the kernels for its window."""
         make = None if self.training and self.config.dropout else self.kernels.document_mask
-        attentions = [layer.attn for layer in self.layers if isinstance(layer.attn, MultiHeadSelfAttention)]
+        mixers = [layer.attn for layer in self.layers]
+        attentions = [own for own in mixers if isinstance(own, MultiHeadSelfAttention) and own.takes_kernels]
         if make is None or starts is None:
             return [starts] * len(self.layers)
         rows = starts.reshape(-1, starts.shape[-1])

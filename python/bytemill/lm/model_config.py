@@ -518,19 +518,18 @@ class _Attention(Mixer):
     def saved(self, config: ModelConfig) -> Numbers:
         """Count queries, keys, values, the result of the heads, and a log Σ exp per head.
 
-        QK-norm saves its inputs and a statistic per head.
+        QK-norm saves its inputs and a statistic per head, or per token. A cap or sinks save all weights instead of their
+        sums, and a cap its result too: they are counted for texts of the context length, without the mask.
         """
-        d_q, d_kv = self._widths(config)
-        for name in ("soft_cap", "sinks"):
-            if getattr(
-                config.attention, name
-            ):  # all scores are saved, whose number is the square of the tokens'
-                raise ModelConfigError(f"the bytes of attention.{name} in training are unknown")
-        if config.attention.qk_norm_over == "all":
-            return Numbers(config.num_heads + 2, 3 * d_q + 3 * d_kv)
-        if config.attention.qk_norm:
-            return Numbers(2 * config.num_heads + config.n_kv_heads, 3 * d_q + 3 * d_kv)
-        return Numbers(config.num_heads, 2 * d_q + 2 * d_kv)
+        (d_q, d_kv), options, n_heads = self._widths(config), config.attention, config.num_heads
+        wide, narrow = n_heads, 2 * d_q + 2 * d_kv
+        if options.soft_cap is not None or options.sinks:
+            wide = n_heads * config.context_length if options.soft_cap is not None else 0
+            narrow += n_heads * (config.context_length + options.sinks)
+        if options.qk_norm:
+            wide += 2 if options.qk_norm_over == "all" else n_heads + config.n_kv_heads
+            narrow += d_q + d_kv
+        return Numbers(wide, narrow)
 
     def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
         """Count the results of products and attention; `saved` has values and the result of the heads too."""
