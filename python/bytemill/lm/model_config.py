@@ -518,7 +518,7 @@ class _Attention(Mixer):
     def saved(self, config: ModelConfig) -> Numbers:
         """Count queries, keys, values, the result of the heads, and a log Σ exp per head.
 
-        QK-norm saves its inputs and a statistic per head, or per token. A cap or sinks save all weights instead of their
+        QK-norm saves its inputs and a statistic per head, or per token. A cap or sinks save all weights, not their
         sums, and a cap its result too: they are counted for texts of the context length, without the mask.
         """
         (d_q, d_kv), options, n_heads = self._widths(config), config.attention, config.num_heads
