@@ -1208,12 +1208,13 @@ class TransformerLM(Module):
         """Return what each block takes as `document_starts`: of attention, the mask of the kernels for its window."""
         make = None if self.training and self.config.dropout else self.kernels.document_mask
         mixers = [layer.attn for layer in self.layers]
-        attentions = [own for own in mixers if isinstance(own, MultiHeadSelfAttention) and own.takes_kernels]
         if make is None or starts is None:
-            return [starts] * len(self.layers)
+            return [starts] * len(mixers)
         rows = starts.reshape(-1, starts.shape[-1])
-        made = {window: make(rows, window) for window in {attention.window for attention in attentions}}
-        return [made[layer.attn.window] if layer.attn in attentions else starts for layer in self.layers]
+        takes = [isinstance(mixer, MultiHeadSelfAttention) and mixer.takes_kernels for mixer in mixers]
+        windows = {mixer.window for mixer, own in zip(mixers, takes, strict=True) if own}
+        made = {window: make(rows, window) for window in windows}
+        return [made[mixer.window] if own else starts for mixer, own in zip(mixers, takes, strict=True)]
 
     def _normalized(self, x: Tensor) -> Tensor:
         return self.ln_final(x) if self.config.has_final_norm else x

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 from pydantic import BeforeValidator, Field, model_validator
 
 from bytemill.errors import BytemillError, ModelConfigError
+from bytemill.lm.mixers.tables import DeltaConfig, HyenaConfig, LinearConfig, MambaConfig, MLAConfig
 from bytemill.lm.settings import Settings, flattened, nested, suggestion
 
 if TYPE_CHECKING:
@@ -214,6 +215,16 @@ class ModelConfig(Settings):
     mixer: MixerNames = ("attention",)
     """What mixes the tokens of each block: a name, or several that are repeated over the blocks, such as window:512
     window:512 full. A name is a key of MIXERS, with its arguments after colons."""
+    mla: Annotated[MLAConfig, Field(strict=False)] = MLAConfig()
+    """Settings of the mixer mla."""
+    linear: Annotated[LinearConfig, Field(strict=False)] = LinearConfig()
+    """Settings of the mixer linear."""
+    delta: Annotated[DeltaConfig, Field(strict=False)] = DeltaConfig()
+    """Settings of the mixer delta."""
+    mamba: Annotated[MambaConfig, Field(strict=False)] = MambaConfig()
+    """Settings of the mixer mamba."""
+    hyena: Annotated[HyenaConfig, Field(strict=False)] = HyenaConfig()
+    """Settings of the mixer hyena."""
     norm: Norm = "rms"
     """RMSNorm or LayerNorm."""
     position: Position = "rotary"
@@ -569,6 +580,26 @@ def _in_window(config: ModelConfig, window: int | None) -> dict[str, Any]:
     return {"attention": config.attention.model_copy(update={"sliding_window": window}), **rope}
 
 
+class _OfModule(Mixer):
+    """A mixer in a module of its own, whose class counts what it has."""
+
+    def matrices(self, config: ModelConfig) -> int:
+        return self.load().matrices(config)
+
+    def vectors(self, config: ModelConfig) -> int:
+        return self.load().vectors(config)
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        return self.load().flops(config, n_tokens)
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count what the textbook's operations save, in float32 also under autocast."""
+        return Numbers(self.load().saved(config), 0)
+
+    def check(self, config: ModelConfig) -> None:
+        self.load().check(config)
+
+
 @dataclass(frozen=True)
 class _FeedForward(Part):
     """A network of `n_matrices` matrices, all but the last one d_ff × d_model."""
@@ -665,6 +696,11 @@ MIXERS: dict[str, Mixer] = {
     "attention": _Attention(_ATTENTION, in_core=True),
     "full": _FullAttention(_ATTENTION, in_core=True),
     "window": _WindowAttention(_ATTENTION, in_core=True, example=":512"),
+    "mla": _OfModule("bytemill.lm.mixers.mla:LatentAttention", options=MLAConfig.keys("mla")),
+    "linear": _OfModule("bytemill.lm.mixers.linear:LinearAttention", options=LinearConfig.keys("linear")),
+    "delta": _OfModule("bytemill.lm.mixers.delta:GatedDelta", options=DeltaConfig.keys("delta")),
+    "mamba": _OfModule("bytemill.lm.mixers.mamba:Mamba2", options=MambaConfig.keys("mamba")),
+    "hyena": _OfModule("bytemill.lm.mixers.hyena:Hyena", options=HyenaConfig.keys("hyena")),
 }
 """Mixers by name. `attention` is full, or has the window `attention.sliding_window`."""
 FEED_FORWARDS: dict[FeedForwardKind, Part] = {
