@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from bytemill.lm import KVCache, ModelConfig, TransformerLM, preset
-from bytemill.lm.model import RotaryEmbedding, llama3_frequencies, rotary_frequencies
+from bytemill.lm.model import RotaryEmbedding
+from bytemill.lm.rotary_scaling import llama3_frequencies, rotary_frequencies
 from tests.lm.conftest import sizes
 
 if TYPE_CHECKING:

@@ -58,6 +58,10 @@ VARIANTS: list[dict[str, Any]] = [
         "bias": True,
         "attention": {"head_dim": 8, "qk_norm": True},
     },
+    {"norm": "layer", "residual": "parallel", "embedding_scale": 4.0},
+    {"norm_position": "output", "attention": {"qk_norm": True, "qk_norm_over": "all", "num_kv_heads": 2}},
+    {"norm_position": "sandwich", "attention": {"scale": 0.3}, "feed_forward": "geglu"},
+    {"feed_forward": "clamped_swiglu"},
     {"feed_forward": "gelu_exact", "rope": {"fraction": 0.34, "scaling": "llama3", "factor": 2.0}},
     {"feed_forward": "relu2", "initialization": "gpt2", "rope": {"scaling": "linear", "factor": 2.0}},
 ]

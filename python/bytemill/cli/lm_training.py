@@ -174,6 +174,11 @@ def _step_line(record: dict[str, Any]) -> str:
         + (f" ({format_share(use)} of the device's rate)" if use is not None else "")
         + (f", {format_share(wait)} waiting for data" if wait > _SHOWN_WAIT else "")
         + f", {format_bytes(record['memory_bytes'])}"
+        + (
+            f", busiest experts {record['expert_imbalance']:.2f} × the mean"
+            if "expert_tokens" in record
+            else ""
+        )
     )
 
 

@@ -263,7 +263,7 @@ def _logit_lens(
             rows = x[start : start + _BLOCK]
             if check is not None:
                 check()
-            normed: Tensor = model.ln_final(rows) if model.config.norm_position == "pre" else rows
+            normed: Tensor = model.ln_final(rows) if model.config.has_final_norm else rows
             logits = model.logits(normed).float().index_fill(-1, excluded, -torch.inf)
             best = softmax(logits, -1).topk(n_best)
             found_ids[-1].append(best.indices.cpu())

@@ -23,6 +23,8 @@ from bytemill.errors import ModelConfigError
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.loss import mean_losses
 from bytemill.lm.model_config import FEED_FORWARDS, NORMS, ModelConfig
+from bytemill.lm.residual import FORMS
+from bytemill.lm.rotary_scaling import rotary_frequencies, scaled_frequencies
 from bytemill.lm.tensors import narrowed, widened
 
 if TYPE_CHECKING:
@@ -165,7 +167,7 @@ def initialize_as_gpt2(model: Module, num_layers: int) -> None:
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2 or parameter.is_meta:
             continue
-        is_output = name.endswith(("attn.output_proj.weight", "ffn.w2.weight"))
+        is_output = name.endswith(("attn.output_proj.weight", ".w2.weight"))
         parameter.detach().normal_(0, 0.02 / math.sqrt(2 * num_layers) if is_output else 0.02)
 
 
@@ -458,6 +460,7 @@ class RotaryEmbedding(Module):
         device: Device of the tables.
         frequencies: Replaces θ^(−2i/d_k), the radians per position of each pair; (d_k / 2,) in float64 on the CPU.
             A pair of frequency 0 is not rotated.
+        magnitude: Factor of the rotated pairs.
     """
 
     kernels: Kernels = SCRATCH
@@ -471,9 +474,10 @@ class RotaryEmbedding(Module):
         device: torch.device | str | None = None,
         *,
         frequencies: Tensor | None = None,
+        magnitude: float = 1.0,
     ) -> None:
         super().__init__()
-        self.d_k, self.max_seq_len = d_k, max_seq_len
+        self.d_k, self.max_seq_len, self.magnitude = d_k, max_seq_len, magnitude
         self.frequencies = rotary_frequencies(theta, d_k) if frequencies is None else frequencies
         self._make_tables(device)
 
@@ -496,7 +500,8 @@ class RotaryEmbedding(Module):
 
     def _make_tables(self, device: torch.device | str | None) -> None:
         angles = _angles(self.frequencies, self.max_seq_len)
-        rotations = torch.stack((angles.cos(), angles.sin()), dim=-1).float()
+        rotations = torch.stack((angles.cos(), angles.sin()), dim=-1)
+        rotations = (rotations * (1 + (self.magnitude - 1) * (self.frequencies != 0))[:, None]).float()
         self.register_buffer("rotations", rotations.to(device), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryEmbedding:
@@ -504,34 +509,6 @@ class RotaryEmbedding(Module):
         # bfloat16 cannot tell positions above 256 apart, so the tables are computed again after a cast.
         self._make_tables(self.rotations.device)
         return self
-
-
-def rotary_frequencies(theta: float, d_k: int) -> Tensor:
-    """Return θ^(−2i/d_k), the radians per position of each pair, (d_k / 2,).
-
-    In float64, on the CPU, because some devices lack float64; float32 has an error of 1e-3 rad at position 10,000.
-    """
-    return theta ** (-torch.arange(0, d_k, 2, dtype=torch.float64, device="cpu") / d_k)
-
-
-def llama3_frequencies(
-    frequencies: Tensor, factor: float, low_freq_factor: float, high_freq_factor: float, original_context: int
-) -> Tensor:
-    """Return the scaled frequencies of Llama 3.1 (Grattafiori et al. 2024).
-
-    Pairs that turn less than `low_freq_factor` times in the original context turn `factor` times slower, those that
-    turn more than `high_freq_factor` times are unchanged, and those between are interpolated.
-
-    Args:
-        frequencies: Result of `rotary_frequencies`.
-        factor: Factor of the context length.
-        low_freq_factor: Number of turns.
-        high_freq_factor: Number of turns.
-        original_context: Context length before scaling.
-    """
-    turns = original_context * frequencies / (2 * math.pi)
-    kept = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
-    return frequencies * (kept + (1 - kept) / factor)
 
 
 def sinusoids(n_positions: int, d_model: int, theta: float = 10_000.0) -> Tensor:
@@ -628,6 +605,8 @@ class MultiHeadSelfAttention(Module):
     """
 
     kernels: Kernels = SCRATCH
+    takes_kernels = True
+    """Whether the kernels of attention compute its result."""
 
     def __init__(
         self,
@@ -676,6 +655,24 @@ class MultiHeadSelfAttention(Module):
         dtype: torch.dtype | None = None,
     ) -> Self:
         """Build the attention of a model."""
+        if config.attention.has_options:
+            return cast(
+                "Self",
+                import_module("bytemill.lm.attention_options").OptionalAttention.of(
+                    config, rope, device, dtype
+                ),
+            )
+        return cls.from_config(config, rope, device, dtype)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: ModelConfig,
+        rope: RotaryEmbedding | None,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> Self:
+        """Build an attention of this class."""
         return cls(
             config.d_model,
             config.num_heads,
@@ -896,7 +893,8 @@ class WindowCache(LayerCache):
 class TransformerBlock(Module):
     """A mixer and a feed-forward network, each added to the stream: (..., n_tokens, d_model) -> the same shape.
 
-    A norm precedes each of the two (Xiong et al. 2020), or follows each addition (Vaswani et al. 2017).
+    A norm precedes each of the two (Xiong et al. 2020), or follows each addition (Vaswani et al. 2017). The other forms
+    are in `residual.FORMS`.
 
     Args:
         config: Settings of the block: those of the model, or `config` of one of its layers.
@@ -920,7 +918,10 @@ class TransformerBlock(Module):
         self.attn = config.layers[0].part.load().of(config.layers[0].config, rope, **place)
         self.ln2 = norm.of(config, **place)
         self.ffn = FEED_FORWARDS[config.feed_forward].load().of(config, **place)
+        if config.norm_position == "sandwich":
+            self.ln1_out, self.ln2_out = norm.of(config, **place), norm.of(config, **place)
         self.dropout = Dropout(config.dropout)
+        self.form = FORMS.get("parallel" if config.residual == "parallel" else config.norm_position)
 
     def forward(
         self,
@@ -932,6 +933,9 @@ class TransformerBlock(Module):
         document_starts: Any = None,
     ) -> Tensor:
         """Compute the block; the arguments are those of `MultiHeadSelfAttention.forward`."""
+        if self.form is not None:
+            options = {"mask": mask, "cache": cache, "document_starts": document_starts}
+            return self.form(self, x, lambda y: self.attn(y, token_positions, **options))
         y = self.ln1(x) if self.pre_norm else x
         y = self.attn(y, token_positions, mask=mask, cache=cache, document_starts=document_starts)
         if self.pre_norm:
@@ -944,21 +948,16 @@ class TransformerBlock(Module):
 def _rotary_embedding(config: ModelConfig, device: torch.device | str | None) -> RotaryEmbedding | None:
     if config.position != "rotary":
         return None
-    frequencies = rotary_frequencies(config.rope.theta, config.d_rotary)
-    if config.rope.scaling == "linear":
-        frequencies = frequencies / config.rope.factor
-    elif config.rope.scaling == "llama3":
-        frequencies = llama3_frequencies(
-            frequencies,
-            config.rope.factor,
-            config.rope.low_freq_factor,
-            config.rope.high_freq_factor,
-            config.rope.original_context,
-        )
+    frequencies, magnitude = scaled_frequencies(config)
     unrotated = frequencies.new_zeros((config.d_head - config.d_rotary) // 2)
     frequencies = torch.cat((frequencies, unrotated))
     return RotaryEmbedding(
-        config.rope.theta, config.d_head, config.context_length, device, frequencies=frequencies
+        config.rope.theta,
+        config.d_head,
+        config.context_length,
+        device,
+        frequencies=frequencies,
+        magnitude=magnitude,
     )
 
 
@@ -1061,13 +1060,14 @@ class TransformerLM(Module):
         self.layers = ModuleList(
             TransformerBlock(own, ropes[own.position, own.rope], device, dtype) for own in configs
         )
-        if config.norm_position == "pre":  # with post-norm, the last block ends with a norm
+        if config.has_final_norm:
             self.ln_final = NORMS[config.norm].load().of(config, device=device, dtype=dtype)
         self.lm_head = Linear(config.d_model, config.vocab_size, False, device=device, dtype=dtype)
         if config.tied_embeddings:
             self.lm_head.weight = self.token_embeddings.weight
         if config.initialization == "gpt2":
             initialize_as_gpt2(self, config.num_layers)
+        self._parts_with_losses: list[Any] = [part for part in self.modules() if hasattr(part, "extra_loss")]
 
     def forward(self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Compute the logits of the next id at each position.
@@ -1109,8 +1109,13 @@ class TransformerLM(Module):
         if is_padded:
             x, targets = x[targets >= 0], targets[targets >= 0]
         if losses is not None:
-            return losses(x, self.lm_head.weight, targets, z_loss, soft_cap=self.config.logit_soft_cap)
-        return mean_losses(self.logits(x), targets, z_loss)
+            result = losses(x, self.lm_head.weight, targets, z_loss, soft_cap=self.config.logit_soft_cap)
+        else:
+            result = mean_losses(self.logits(x), targets, z_loss)
+        if not (self.training and self._parts_with_losses):
+            return result
+        extra = [part.extra_loss() for part in self._parts_with_losses]
+        return result[0] + sum(extra), result[1]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Compute the output layer: (..., d_model) -> (..., vocab_size)."""
@@ -1206,14 +1211,13 @@ class TransformerLM(Module):
         if make is None or starts is None:
             return [starts] * len(mixers)
         rows = starts.reshape(-1, starts.shape[-1])
-        windows = {mixer.window for mixer in mixers if isinstance(mixer, MultiHeadSelfAttention)}
+        takes = [isinstance(mixer, MultiHeadSelfAttention) and mixer.takes_kernels for mixer in mixers]
+        windows = {mixer.window for mixer, own in zip(mixers, takes, strict=True) if own}
         made = {window: make(rows, window) for window in windows}
-        return [
-            made[mixer.window] if isinstance(mixer, MultiHeadSelfAttention) else starts for mixer in mixers
-        ]
+        return [made[mixer.window] if own else starts for mixer, own in zip(mixers, takes, strict=True)]
 
     def _normalized(self, x: Tensor) -> Tensor:
-        return self.ln_final(x) if self.config.norm_position == "pre" else x
+        return self.ln_final(x) if self.config.has_final_norm else x
 
     def _hidden_with_cache(self, ids: Tensor, positions: Tensor, cache: KVCache) -> Tensor:
         """Return the result of the last block, and append keys and values to the cache."""
@@ -1236,6 +1240,8 @@ class TransformerLM(Module):
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Return token and position embeddings (..., n_tokens, d_model)."""
         x = self.token_embeddings(ids)
+        if self.config.embedding_scale is not None:
+            x = x * self.config.embedding_scale
         if self.config.position == "learned":
             x = x + self.position_embeddings(positions)
         elif self.config.position == "sinusoidal":

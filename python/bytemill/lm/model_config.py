@@ -20,15 +20,20 @@ Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
 Activation = Literal["gelu", "gelu_exact", "relu", "relu2"]
 """A name in `model.ACTIVATIONS`."""
-FeedForwardKind = Literal["swiglu", Activation]
-NormPosition = Literal["pre", "post"]
-RopeScaling = Literal["linear", "llama3"]
+ExpertKind = Literal["swiglu", "geglu", "clamped_swiglu", Activation]
+"""Gated networks, and names in `model.ACTIVATIONS`."""
+FeedForwardKind = Literal[ExpertKind, "moe"]
+"""A network, or a mixture of several."""
+NormPosition = Literal["pre", "post", "output", "sandwich"]
+Residual = Literal["sequential", "parallel"]
+RopeScaling = Literal["linear", "llama3", "yarn", "dynamic", "longrope"]
 Initialization = Literal["textbook", "gpt2"]
 KernelName = Literal["auto", "torch", "triton", "scratch"]
 """Choices of kernels; see `kernels.choice.choose_kernels`."""
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Numerals = Annotated[tuple[PositiveFloat, ...], Field(strict=False)]
 
 
 def _as_names(value: Any) -> Any:
@@ -68,8 +73,31 @@ class AttentionConfig(Settings):
     """Normalize each head of queries and keys with RMSNorm, before the rotary embedding."""
     sliding_window: Count | None = None
     """Number of most recent tokens that a token attends to, itself included; by default all."""
+    qk_norm_over: Literal["head", "all"] = "head"
+    """With qk_norm, normalize each head, or all heads of a token together as OLMo 2 does."""
     qkv_bias: bool = False
     """Add a bias to queries, keys and values, also without bias."""
+    scale: PositiveFloat | None = None
+    """Factor of the scores, the products of queries and keys; by default 1 / √head_dim."""
+    soft_cap: PositiveFloat | None = None
+    """Bound the scores smoothly to ±cap, as Gemma 2 does."""
+    sinks: bool = False
+    """Let each head also attend to a learned score without a value, as gpt-oss does."""
+
+    @property
+    def has_options(self) -> bool:
+        """Whether scores or norms differ from those of the textbook."""
+        is_wide = self.qk_norm and self.qk_norm_over == "all"
+        return is_wide or self.sinks or self.scale is not None or self.soft_cap is not None
+
+    @model_validator(mode="after")
+    def _check_norm(self) -> Self:
+        if self.qk_norm_over != "head" and not self.qk_norm:
+            raise ModelConfigError(
+                f"qk_norm_over is {self.qk_norm_over!r}, but attention.qk_norm is not set",
+                hint="set attention.qk_norm to true",
+            )
+        return self
 
 
 class RopeConfig(Settings):
@@ -80,7 +108,7 @@ class RopeConfig(Settings):
     theta: PositiveFloat = 10_000.0
     """Base of the rotary embedding's wavelengths."""
     scaling: RopeScaling | None = None
-    """Lengthen the rotary embedding's wavelengths for long contexts: all of them (linear), or as Llama 3.1 does."""
+    """Lengthen the rotary embedding's wavelengths for long contexts: all of them (linear), or by another method."""
     factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     """Factor by which scaling lengthens wavelengths."""
     low_freq_factor: PositiveFloat = 1.0
@@ -88,7 +116,21 @@ class RopeConfig(Settings):
     high_freq_factor: PositiveFloat = 4.0
     """With scaling llama3, keep wavelengths below original_context / high_freq_factor."""
     original_context: Count = 8192
-    """With scaling llama3, context length before scaling."""
+    """With scaling other than linear, context length before scaling."""
+    beta_fast: PositiveFloat = 32.0
+    """With scaling yarn, keep the wavelengths of pairs that turn more often in the original context."""
+    beta_slow: PositiveFloat = 1.0
+    """With scaling yarn, lengthen the wavelengths of pairs that turn less often in the original context in full."""
+    truncate: bool = True
+    """With scaling yarn, round the range between them to whole pairs."""
+    short_divisors: Numerals = ()
+    """With scaling longrope, a divisor of each pair's frequency, up to the original context."""
+    long_divisors: Numerals = ()
+    """With scaling longrope, a divisor of each pair's frequency, if context_length is above the original one."""
+    window_theta: PositiveFloat | None = None
+    """Base of the rotary embedding in blocks with a sliding window, without scaling; by default as in other blocks."""
+    magnitude: PositiveFloat | None = None
+    """Factor of rotated queries and keys; by default that of the scaling, 1 except for yarn and longrope."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of each head that the rotary embedding rotates, from its start."""
 
@@ -97,12 +139,48 @@ class RopeConfig(Settings):
         if self.scaling is None and self.factor != 1:
             raise ModelConfigError(
                 f"factor is {self.factor}, but rope.scaling is not set",
-                hint="set rope.scaling to linear or llama3",
+                hint="set rope.scaling to linear, llama3 or yarn",
             )
         if self.scaling == "llama3" and self.high_freq_factor <= self.low_freq_factor:
             raise ModelConfigError(
                 f"high_freq_factor {self.high_freq_factor} is not above rope.low_freq_factor {self.low_freq_factor}",
                 hint="Llama 3.1 uses 4 and 1",
+            )
+        return self
+
+
+class MoeConfig(Settings):
+    """Settings of the feed-forward network `moe`, a mixture of experts: the table `moe` of a model."""
+
+    error_type: ClassVar[type[BytemillError]] = ModelConfigError
+
+    experts: Count = 8
+    """Number of experts, networks of inner width d_ff."""
+    top_k: Count = 2
+    """Number of experts that the router chooses for a token."""
+    shared: Annotated[int, Field(ge=0)] = 0
+    """Number of experts that compute every token besides, as one network of their joint width."""
+    expert: ExpertKind = "swiglu"
+    """Network of an expert, a name in feed_forward."""
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    """Scores of experts: shares of all (softmax), or each for itself (sigmoid)."""
+    normalized: bool = True
+    """Divide the scores of the chosen experts by their sum."""
+    scale: PositiveFloat = 1.0
+    """Factor of the weights of the chosen experts."""
+    balance: Literal["loss", "bias", "none"] = "loss"
+    """Balance the experts by a term of the loss, or by a bias of the choice that follows their loads."""
+    balance_weight: PositiveFloat = 0.01
+    """With balance loss, factor of the term, which is 1 in each layer if all experts get equally many tokens."""
+    bias_rate: PositiveFloat = 0.001
+    """With balance bias, its change in each step."""
+
+    @model_validator(mode="after")
+    def _check_top_k(self) -> Self:
+        if self.top_k > self.experts:
+            raise ModelConfigError(
+                f"top_k {self.top_k} is above moe.experts {self.experts}",
+                hint="a token cannot use more experts than there are",
             )
         return self
 
@@ -154,9 +232,15 @@ class ModelConfig(Settings):
     position: Position = "rotary"
     """Position encoding; with none, only the causal mask tells the order."""
     feed_forward: FeedForwardKind = "swiglu"
-    """Feed-forward network: SwiGLU (three matrices), or two matrices with GELU (tanh), exact GELU, ReLU or ReLU²."""
+    """Feed-forward network: gated (SwiGLU, GeGLU), two matrices with GELU (tanh) or another function, or moe."""
+    moe: Annotated[MoeConfig, Field(strict=False)] = MoeConfig()
+    """Settings of the mixture of experts."""
     norm_position: NormPosition = "pre"
-    """Normalize before each sub-layer (pre), or after its output is added to the stream (post)."""
+    """Normalize the input of each sub-layer (pre), its output (output), both (sandwich), or the sum with it (post)."""
+    residual: Residual = "sequential"
+    """Feed the network from the stream after attention (sequential), or both from the same stream (parallel)."""
+    embedding_scale: PositiveFloat | None = None
+    """Factor of the token embeddings in the stream; the tied output layer has none."""
     tied_embeddings: bool = False
     """Use the token embedding as the output layer."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -185,6 +269,15 @@ class ModelConfig(Settings):
                 hint=f"set attention.num_kv_heads to {_divisors_near(self.num_heads, self.n_kv_heads)}",
             )
         self._check_rotary()
+        if self.residual == "parallel" and self.norm_position != "pre":
+            raise ModelConfigError(
+                f"residual is 'parallel', but norm_position is {self.norm_position!r}",
+                hint="set norm_position to pre",
+            )
+        if self.feed_forward != "moe" and self.moe != MoeConfig():
+            raise ModelConfigError(
+                f"moe is set, but feed_forward is {self.feed_forward!r}", hint="set feed_forward to moe"
+            )
         if self.position == "sinusoidal" and self.d_model % 2:
             raise ModelConfigError(
                 f"position 'sinusoidal' needs an even width, but d_model is {self.d_model}",
@@ -208,6 +301,22 @@ class ModelConfig(Settings):
                 "not an even number above 0",
                 hint="choose another rope.fraction",
             )
+        if self.position == "rotary" and self.rope.scaling == "longrope":
+            for name in ("short_divisors", "long_divisors"):
+                if (n := len(getattr(self.rope, name))) != self.d_rotary // 2:
+                    raise ModelConfigError(
+                        f"rope.{name} has {n} numbers, but a head has {self.d_rotary // 2} rotated pairs"
+                    )
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether a norm precedes the output layer; with post-norm, the last block ends with one."""
+        return self.norm_position != "post"
+
+    @property
+    def n_block_norms(self) -> int:
+        """Number of norms of width d_model in a block."""
+        return 4 if self.norm_position == "sandwich" else 2
 
     @property
     def layers(self) -> list[Layer]:
@@ -285,6 +394,8 @@ class Part:
     """`module:class`. The class has `of(config, …, device, dtype)`, which builds the part of a model."""
     in_core: bool = False
     """Whether the decoders of single tokens compute it: the core's, and that of CUDA graphs."""
+    options: frozenset[str] = frozenset()
+    """Options of the model that only this part has, and that its counts take into account."""
     option: str = ""
     """The option of the model that names it."""
 
@@ -296,6 +407,10 @@ class Part:
     def matrices(self, config: ModelConfig) -> int:
         """Return the number of parameters in its matrices."""
         raise self._not_counted("parameters", config)
+
+    def active(self, config: ModelConfig) -> int:
+        """Return the number of parameters in the matrices that compute a token."""
+        return self.matrices(config)
 
     def vectors(self, config: ModelConfig) -> int:
         """Return the number of its other parameters."""
@@ -330,8 +445,6 @@ class Mixer(Part):
     """
 
     option: str = "mixer"
-    options: frozenset[str] = frozenset()
-    """Options of the model that only this mixer has, and that its counts take into account."""
     example: str = ""
     """Arguments for it, such as ":512", if it needs any."""
 
@@ -383,6 +496,10 @@ class Layer:
 class _Attention(Mixer):
     """Multi-head attention; queries, keys and values are computed from rows of d_model numbers."""
 
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the settings of a block with the window `attention.sliding_window`."""
+        return {**super().settings(config, arguments), **_in_window(config, config.attention.sliding_window)}
+
     def matrices(self, config: ModelConfig) -> int:
         d_q, d_kv = self._widths(config)
         return 2 * config.d_model * d_q + 2 * config.d_model * d_kv
@@ -393,8 +510,14 @@ class _Attention(Mixer):
         return (
             n
             + (config.d_model if config.bias else 0)
-            + (2 * config.d_head if config.attention.qk_norm else 0)
+            + self._norms(config, d_q + d_kv)
+            + (config.num_heads if config.attention.sinks else 0)
         )
+
+    def _norms(self, config: ModelConfig, d_all: int) -> int:
+        if not config.attention.qk_norm:
+            return 0
+        return d_all if config.attention.qk_norm_over == "all" else 2 * config.d_head
 
     def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
         d, (d_q, d_kv) = config.d_model, self._widths(config)
@@ -408,12 +531,18 @@ class _Attention(Mixer):
     def saved(self, config: ModelConfig) -> Numbers:
         """Count queries, keys, values, the result of the heads, and a log Σ exp per head.
 
-        QK-norm saves its inputs and a statistic per head.
+        QK-norm saves its inputs and a statistic per head, or per token. A cap or sinks save all weights, not their
+        sums, and a cap its result too: they are counted for texts of the context length, without the mask.
         """
-        d_q, d_kv = self._widths(config)
-        if config.attention.qk_norm:
-            return Numbers(2 * config.num_heads + config.n_kv_heads, 3 * d_q + 3 * d_kv)
-        return Numbers(config.num_heads, 2 * d_q + 2 * d_kv)
+        (d_q, d_kv), options, n_heads = self._widths(config), config.attention, config.num_heads
+        wide, narrow = n_heads, 2 * d_q + 2 * d_kv
+        if options.soft_cap is not None or options.sinks:
+            wide = n_heads * config.context_length if options.soft_cap is not None else 0
+            narrow += n_heads * (config.context_length + options.sinks)
+        if options.qk_norm:
+            wide += 2 if options.qk_norm_over == "all" else n_heads + config.n_kv_heads
+            narrow += d_q + d_kv
+        return Numbers(wide, narrow)
 
     def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
         """Count the results of products and attention; `saved` has values and the result of the heads too."""
@@ -442,7 +571,15 @@ class _WindowAttention(_Attention):
         """Return the settings of a block of attention in a window."""
         if len(arguments) != 1 or not arguments[0].isdecimal() or int(arguments[0]) < 1:
             raise ValueError("write the number of tokens, itself included, after a colon, such as window:512")
-        return {"attention": config.attention.model_copy(update={"sliding_window": int(arguments[0])})}
+        return _in_window(config, int(arguments[0]))
+
+
+def _in_window(config: ModelConfig, window: int | None) -> dict[str, Any]:
+    """Return the settings of a block with a sliding window: its rotary embedding may have another base, unscaled."""
+    theta = config.rope.window_theta
+    local = {"theta": theta, "scaling": None, "factor": 1.0, "magnitude": None}
+    rope = {} if window is None or theta is None else {"rope": config.rope.model_copy(update=local)}
+    return {"attention": config.attention.model_copy(update={"sliding_window": window}), **rope}
 
 
 class _OfModule(Mixer):
@@ -471,6 +608,8 @@ class _FeedForward(Part):
 
     option: str = "feed_forward"
     n_matrices: int = 2
+    n_more: int = 0
+    """Inner numbers, in units of d_ff, that are saved beside one per matrix."""
 
     def matrices(self, config: ModelConfig) -> int:
         return self.n_matrices * config.d_model * config.d_ff
@@ -483,11 +622,57 @@ class _FeedForward(Part):
 
     def saved(self, config: ModelConfig) -> Numbers:
         """Count gate, inner and product (SwiGLU), or inner and its activation."""
-        return Numbers(0, self.n_matrices * config.d_ff)
+        return Numbers(0, (self.n_matrices + self.n_more) * config.d_ff)
 
     def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
         inner = (self.n_matrices - 1) * config.d_ff
         return Numbers(0, inner), inner
+
+
+@dataclass(frozen=True)
+class _Experts(Part):
+    """A mixture of experts: all have parameters, `moe.top_k` of them and the shared ones compute a token."""
+
+    option: str = "feed_forward"
+    options: frozenset[str] = frozenset(f"moe.{name}" for name in MoeConfig.fields_by_name())
+
+    def matrices(self, config: ModelConfig) -> int:
+        moe, (one, _) = config.moe, self._expert(config)
+        return config.d_model * moe.experts + (moe.experts + moe.shared) * one.matrices(config)
+
+    def vectors(self, config: ModelConfig) -> int:
+        moe, (one, _) = config.moe, self._expert(config)
+        n_router = moe.experts * ((moe.balance == "bias") + config.bias)
+        shared = one.vectors(config.replace(d_ff=moe.shared * config.d_ff)) if moe.shared else 0
+        return n_router + moe.experts * one.vectors(config) + shared
+
+    def active(self, config: ModelConfig) -> int:
+        """Return the number of weights in the matrices that compute a token."""
+        moe, (one, n) = config.moe, self._expert(config)
+        return config.d_model * moe.experts + n * one.matrices(config)
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        moe, (one, n) = config.moe, self._expert(config)
+        return {
+            "router": 2 * n_tokens * config.d_model * moe.experts,
+            "feed-forward": 2 * n_tokens * n * one.matrices(config),
+        }
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count scores, weights and int64 indices of the router, and inputs, inner numbers and results of experts."""
+        moe, (one, n) = config.moe, self._expert(config)
+        router = moe.experts + (2 * moe.top_k + 2 if moe.normalized else moe.top_k)
+        rows = 2 * moe.top_k * config.d_model
+        return Numbers(router + 6 * moe.top_k, rows + n * one.saved(config).narrow)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        one, n = self._expert(config)
+        own, again = one.saved_selectively(config)
+        return Numbers(0, n * own.narrow + config.moe.experts), n * again
+
+    def _expert(self, config: ModelConfig) -> tuple[Part, int]:
+        """Return the part of an expert, and how many of them compute a token."""
+        return FEED_FORWARDS[config.moe.expert], config.moe.top_k + config.moe.shared
 
 
 @dataclass(frozen=True)
@@ -507,7 +692,7 @@ class _Norm(Part):
         return Numbers(config.d_model + self.n_statistics, 0)
 
 
-_MODEL = "bytemill.lm.model"
+_MODEL, _NETWORKS = "bytemill.lm.model", "bytemill.lm.feed_forwards"
 _ATTENTION = f"{_MODEL}:MultiHeadSelfAttention"
 MIXERS: dict[str, Mixer] = {
     "attention": _Attention(_ATTENTION, in_core=True),
@@ -522,10 +707,13 @@ MIXERS: dict[str, Mixer] = {
 """Mixers by name. `attention` is full, or has the window `attention.sliding_window`."""
 FEED_FORWARDS: dict[FeedForwardKind, Part] = {
     "swiglu": _FeedForward(f"{_MODEL}:SwiGLU", in_core=True, n_matrices=3),
+    "geglu": _FeedForward(f"{_NETWORKS}.geglu:GeGLU", n_matrices=3, n_more=1),
+    "clamped_swiglu": _FeedForward(f"{_NETWORKS}.clamped_swiglu:ClampedSwiGLU", n_matrices=3, n_more=4),
     "gelu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
     "gelu_exact": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
     "relu": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
     "relu2": _FeedForward(f"{_MODEL}:FeedForward", in_core=True),
+    "moe": _Experts(f"{_NETWORKS}.experts:MixtureOfExperts"),
 }
 NORMS: dict[Norm, Part] = {
     "rms": _Norm(f"{_MODEL}:RMSNorm", in_core=True),

@@ -20,10 +20,21 @@ if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig, Part
 
 
+_COUNTED = frozenset(
+    {
+        *("attention.qk_norm_over", "attention.scale", "attention.soft_cap", "attention.sinks", "residual"),
+        *("embedding_scale", "rope.beta_fast", "rope.beta_slow", "rope.truncate", "rope.magnitude"),
+        *("rope.short_divisors", "rope.long_divisors", "rope.window_theta"),
+    }
+)
+"""Options that are counted here, and that export or the core's decoder do not know."""
+
+
 def check_known(config: ModelConfig) -> None:
     """Raise ModelConfigError if an option of the model is unknown here, so that its numbers would be wrong."""
-    known = {option for layer in config.layers for option in layer.part.options}
-    unknown = config.unknown_options(also_known={"mixer", *known})
+    parts = [*(layer.part for layer in config.layers), FEED_FORWARDS[config.feed_forward]]
+    known = {option for part in parts for option in part.options}
+    unknown = config.unknown_options(also_known={"mixer", *_COUNTED, *known})
     if unknown:
         raise ModelConfigError(
             f"the parameters, FLOPs and memory of {', '.join(unknown)} are unknown",
@@ -44,7 +55,7 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
     check_known(config)
     d, n_layers = config.d_model, config.num_layers
     feed_forward = FEED_FORWARDS[config.feed_forward]
-    n_norms = 2 * n_layers + (config.norm_position == "pre")
+    n_norms = config.n_block_norms * n_layers + config.has_final_norm
     return {
         "token embeddings": config.vocab_size * d,
         "position embeddings": config.context_length * d if config.position == "learned" else 0,
@@ -77,6 +88,12 @@ def n_parameters(config: ModelConfig) -> int:
     '1,557,611,200'
     """
     return sum(parameters_by_part(config).values())
+
+
+def n_active_parameters(config: ModelConfig) -> int:
+    """Return the number of parameters that compute a token: of a mixture of experts, those of the chosen ones."""
+    part = FEED_FORWARDS[config.feed_forward]
+    return n_parameters(config) - config.num_layers * (part.matrices(config) - part.active(config))
 
 
 def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None = None) -> dict[str, int]:
@@ -214,11 +231,13 @@ def training_memory(
 def _block_numbers(config: ModelConfig) -> Numbers:
     """Return what a block saves: what its parts save, and the results of its norms, which its products read."""
     mixer, feed_forward = (part.saved(config) for part in _block_parts(config))
-    norm = NORMS[config.norm].saved(config)
-    return Numbers(
-        mixer.wide + feed_forward.wide + 2 * norm.wide,
-        mixer.narrow + feed_forward.narrow + 2 * norm.narrow + 2 * config.d_model,
-    )
+    norm, d = NORMS[config.norm].saved(config), config.d_model
+    wide, narrow = mixer.wide + feed_forward.wide, mixer.narrow + feed_forward.narrow + 2 * d
+    n_inputs = 0 if config.norm_position == "output" else 2
+    n_outputs = config.n_block_norms - n_inputs  # norms that read the result of a product
+    wide += n_inputs * norm.wide + n_outputs * (norm.wide - d)
+    narrow += n_inputs * norm.narrow + n_outputs * (norm.narrow + d)
+    return Numbers(wide - d if config.residual == "parallel" else wide, narrow)
 
 
 def _checkpointed_numbers(config: ModelConfig, checkpointing: CheckpointingName) -> tuple[Numbers, Numbers]:
@@ -239,7 +258,7 @@ def _rest_numbers(config: ModelConfig) -> Numbers:
 
     This is the input of the last norm; the loss saves the gradient of its input, a result of products, instead of it.
     """
-    norm = NORMS[config.norm].saved(config) if config.norm_position == "pre" else Numbers(0, 0)
+    norm = NORMS[config.norm].saved(config) if config.has_final_norm else Numbers(0, 0)
     return Numbers(norm.wide, norm.narrow + config.d_model)
 
 
@@ -376,7 +395,11 @@ class Plan:
             "optimizer": self.optimizer,
             "precision": self.precision,
             "activation_checkpointing": self.checkpointing,
-            "parameters": {**self.parameters, "total": sum(self.parameters.values())},
+            "parameters": {
+                **self.parameters,
+                "total": sum(self.parameters.values()),
+                "active": n_active_parameters(self.config),
+            },
             "memory_bytes": {
                 "parameters": memory.parameters,
                 "gradients": memory.gradients,

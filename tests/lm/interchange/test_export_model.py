@@ -254,7 +254,7 @@ def test_half_precision_is_rounded_once(transformers: Any, tmp_path: Path) -> No
     [
         ({"logit_soft_cap": 15.0}, "llama, lacks logit_soft_cap 15.0"),
         ({"norm_position": "post"}, "llama, lacks norm_position 'post'"),
-        ({"rope": {"fraction": 0.5}}, "llama, lacks rope.fraction 0.5"),
+        ({"rope": {"fraction": 0.5}, "attention": {"qk_norm": True}}, "qwen3, lacks rope.fraction 0.5"),
         ({"attention": {"qkv_bias": True, "qk_norm": True}}, "lacks attention.(qk_norm True|qkv_bias True)"),
         ({"feed_forward": "relu2"}, "llama, lacks feed_forward 'relu2'"),
         ({**GPT2, "attention": {"num_kv_heads": 2}}, "gpt2, lacks attention.num_kv_heads 2 with num_heads 4"),

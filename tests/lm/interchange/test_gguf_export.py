@@ -11,7 +11,7 @@ import torch
 import bytemill
 from bytemill.errors import CheckpointError, ModelConfigError, OutputError
 from bytemill.lm.interchange.export_model import export_model
-from bytemill.lm.model import rotary_frequencies
+from bytemill.lm.rotary_scaling import rotary_frequencies
 from tests.lm.interchange.test_export_model import GPT2, SMALL, save
 
 if TYPE_CHECKING:

@@ -112,13 +112,13 @@ def test_names_of_base_models_and_old_buffers_are_accepted(
 @pytest.mark.parametrize(
     ("name", "change", "problem"),
     [
-        ("llama2", {"model_type": "mixtral"}, "model_type is 'mixtral', an architecture"),
+        ("llama2", {"model_type": "bert"}, "model_type is 'bert', an architecture"),
         ("llama2", {"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ("smollm", {"rope_interleaved": True}, "rope_interleaved is True"),
         ("llama2", {"attention_bias": True}, "attention_bias is true and mlp_bias false"),
         ("llama2", {"mlp_bias": True}, "mlp_bias is true and attention_bias false"),
         ("llama2", {"quantization_config": {"bits": 4}}, "quantization_config is"),
-        ("llama2", {"rope_parameters": {"rope_type": "yarn"}}, "rope_parameters.rope_type is 'yarn'"),
+        ("llama2", {"rope_parameters": {"rope_type": "su"}}, "rope_parameters.rope_type is 'su'"),
         ("llama2", {"rope_parameters": {"rope_type": "linear"}}, "of type 'linear' lacks 'factor'"),
         ("llama2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
         ("llama2", {"hidden_size": "wide"}, "a size is not a positive number"),

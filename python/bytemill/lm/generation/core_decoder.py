@@ -44,7 +44,13 @@ def has_known_parts(model: TransformerLM) -> bool:
     mixers = (layer.part for layer in config.layers)
     parts = (*mixers, FEED_FORWARDS[config.feed_forward], NORMS[config.norm])
     has_known_modules = {type(module) for module in model.modules()} <= _PARTS
-    return has_known_modules and all(part.in_core for part in parts) and not config.unknown_options({"mixer"})
+    is_known = config.norm_position in {"pre", "post"} and config.residual == "sequential"
+    return (
+        has_known_modules
+        and is_known
+        and all(part.in_core for part in parts)
+        and not config.unknown_options({"mixer"})
+    )
 
 
 class CoreDecoder:
@@ -65,7 +71,7 @@ class CoreDecoder:
         rope = blocks[0].attn.rope
         sinusoids = model.sinusoids if config.position == "sinusoidal" else None
         learned = model.position_embeddings.weight if config.position == "learned" else None
-        final: Any = model.ln_final if config.norm_position == "pre" else None
+        final: Any = model.ln_final if config.has_final_norm else None
         weights: dict[str, Any] = {
             "embedding": model.token_embeddings.weight,
             "positions": sinusoids if learned is None else learned,

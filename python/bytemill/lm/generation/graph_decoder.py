@@ -93,7 +93,7 @@ class GraphDecoder:
             self._position_table = model.sinusoids
         self._blocks = [_block(block, n_rows, capacity, dtype) for block in model.layers]
         head = table if config.tied_embeddings else model.lm_head.weight.detach().to(dtype)
-        final = _norm(model.ln_final) if config.norm_position == "pre" else None
+        final = _norm(model.ln_final) if config.has_final_norm else None
         self._head = Projection(head, norm=final, soft_cap=config.logit_soft_cap)
         # The inputs and results of the graph. The state is the position of the last token of each row, and the index
         # of its last random number.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from bytemill.formats.gguf_pre_tokenizers import PRE_TOKENIZERS, same_split
 from bytemill.formats.huggingface.exchange import default_config, with_bos, write_folder
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.lm.device import memory_errors
+from bytemill.lm.interchange.entries import Entry, Layout, tensor_shapes
+from bytemill.lm.interchange.families.registry import FAMILIES
+from bytemill.lm.interchange.rope import ROPE_OPTIONS, lacking_rope
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.tensors import not_finite
 from bytemill.tokenizer.chat import variables_of
@@ -22,7 +25,7 @@ from bytemill.tokenizer.conversations import PROBE, end_of_turn
 from bytemill.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from bytemill.formats.spec import TokenizerSpec
@@ -63,37 +66,44 @@ _LLAMA_CPP_QWEN: dict[str, tuple[Any, ...]] = {
     "attention.sliding_window": (None,),
     "rope.scaling": (None, "linear"),
 }
+_LLAMA_CPP: dict[str, tuple[Any, ...]] = {"rope.scaling": (None, "linear", "llama3")}
 GGUF_EXPRESSED = {
     "gpt2": {**EXPRESSED["gpt2"], "feed_forward": ("gelu",)},
     "qwen2": {**EXPRESSED["qwen2"], **_LLAMA_CPP_QWEN},
-    "llama": EXPRESSED["llama"],
+    "llama": {**EXPRESSED["llama"], **_LLAMA_CPP},
     "qwen3": {**EXPRESSED["qwen3"], **_LLAMA_CPP_QWEN},
 }
 """The same for llama.cpp."""
 
 
-def check_supported(config: ModelConfig, spec: TokenizerSpec | None = None, *, gguf: bool = False) -> str:
+def check_supported(
+    config: ModelConfig, spec: TokenizerSpec | None = None, *, gguf: bool = False, source: str = ""
+) -> str:
     """Return the first architecture that expresses a model exactly.
 
     Args:
         config: Shape of the model.
         spec: Tokenizer that is exported beside it; transformers must give its ids.
         gguf: Ask for an architecture of llama.cpp instead of transformers.
+        source: What the model was imported from; that architecture comes first, if it is one of `FAMILIES`.
 
     Raises:
         ModelConfigError: None does; the message names the options that the nearest one lacks.
     """
     table = GGUF_EXPRESSED if gguf else EXPRESSED
     lacking = {name: list(_lacking(name, allowed, config)) for name, allowed in table.items()}
+    if not gguf:
+        lacking |= {name: family.lacking(config) for name, family in FAMILIES.items()}
     nearest = min(lacking, key=lambda name: len(lacking[name]))
     if lacking[nearest]:
         program = "llama.cpp" if gguf else "transformers"
         raise ModelConfigError(
             f"no architecture of {program} has the options of this model; the nearest, {nearest}, lacks "
             + ", ".join(lacking[nearest]),
-            hint=f"architectures: {', '.join(table)}",
+            hint=f"architectures: {', '.join(lacking)}",
         )
     exact = [name for name, options in lacking.items() if not options]
+    exact.sort(key=lambda name: name not in FAMILIES or not source.startswith(FAMILIES[name].architecture))
     if gguf or spec is None:
         return exact[0]
     for name in exact:
@@ -124,7 +134,9 @@ def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig
             continue  # all linear layers have one
         if values and value not in values:
             yield f"{option} {value!r}"
-    yield from config.unknown_options()
+    is_rotary = name in EXPRESSED and name != "gpt2" and allowed is EXPRESSED[name]
+    yield from config.unknown_options(ROPE_OPTIONS if is_rotary else ())
+    yield from lacking_rope(config) if is_rotary else ()
     is_divided = config.d_model % config.num_heads == 0
     if name == "gpt2":
         if config.n_kv_heads != config.num_heads:
@@ -135,50 +147,10 @@ def _lacking(name: str, allowed: dict[str, tuple[Any, ...]], config: ModelConfig
         yield f"d_model {config.d_model} that num_heads {config.num_heads} does not divide"
 
 
-Layout = Literal["gpt2", "nanogpt", "llama", "gguf-gpt2", "gguf-llama", "gguf-qwen"]
-Shapes = dict[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A tensor of another format, and the tensors of this package that it holds."""
-
-    theirs: str
-    ours: tuple[str, ...]
-    """Several tensors are stacked along their first dimension."""
-    is_transposed: bool = False
-    """Stored as (d_in, d_out)."""
-    d_head: int | None = None
-    """Width of the heads whose rows are stored as two halves. The rotary embedding of the other format rotates row i
-    with row i + d_head / 2, this package's row 2i with row 2i + 1."""
-
-    def shape(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-        """Return the shape in the other format, for this package's `shapes`."""
-        own = [shapes[name] for name in self.ours]
-        stacked = (sum(shape[0] for shape in own), *own[0][1:])
-        return stacked[::-1] if self.is_transposed else stacked
-
-    def to_ours(self, tensor: Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-        """Split the other format's tensor into tensors of `shapes`, in float32."""
-        tensor = (tensor.T if self.is_transposed else tensor).float()
-        parts: Sequence[Tensor] = torch.split(tensor, [shapes[name][0] for name in self.ours])
-        if self.d_head is not None:
-            order = torch.arange(self.d_head).view(2, -1).T.reshape(-1)
-            parts = [_reordered(part, order) for part in parts]
-        return {name: part.contiguous() for name, part in zip(self.ours, parts, strict=True)}
-
-    def to_theirs(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Return the other format's tensor."""
-        parts = [state[name].detach() for name in self.ours]
-        if self.d_head is not None:
-            order = torch.arange(self.d_head).view(-1, 2).T.reshape(-1)
-            parts = [_reordered(part, order) for part in parts]
-        tensor = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return (tensor.T if self.is_transposed else tensor).contiguous()
-
-
 def entries(layout: Layout, config: ModelConfig) -> list[Entry]:
     """Return an entry for each tensor of a model in another format."""
+    if layout in FAMILIES:
+        return FAMILIES[layout].entries(config)
     shapes = tensor_shapes(config)
     is_gpt2 = layout in ("gpt2", "nanogpt", "gguf-gpt2")
     names = _GPT2_NAMES if is_gpt2 else _LLAMA_NAMES
@@ -195,13 +167,12 @@ def entries(layout: Layout, config: ModelConfig) -> list[Entry]:
             own = tuple(f"{name}.{kind}" for name in ours)
             if own[0] in shapes:
                 is_matrix = len(shapes[own[0]]) == 2 and own[0].startswith("layers")
-                is_rotated = ours[0].rpartition(".")[2] in ("q_proj", "k_proj", "q_norm", "k_norm")
                 result.append(
                     Entry(
                         f"{theirs}.{kind}",
                         own,
                         is_transposed=layout == "gpt2" and is_matrix,
-                        d_head=halves if is_rotated else None,
+                        d_head=halves,
                     )
                 )
 
@@ -216,17 +187,6 @@ def entries(layout: Layout, config: ModelConfig) -> list[Entry]:
     if not config.tied_embeddings:
         add(names["lm_head"], ("lm_head",))
     return result
-
-
-def tensor_shapes(config: ModelConfig) -> Shapes:
-    """Return the shape of each tensor of a model; tied tensors are listed once, under their first name."""
-    model = TransformerLM(config, device="meta")
-    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-
-
-def _reordered(rows: Tensor, order: Tensor) -> Tensor:
-    """Reorder the rows of each head."""
-    return rows.view(-1, len(order), *rows.shape[1:])[:, order].reshape(rows.shape)
 
 
 _PARTS = (

@@ -19,8 +19,8 @@ from bytemill.errors import CheckpointError, ModelConfigError, TokenizerFileErro
 from bytemill.formats.gguf import add_tokenizer
 from bytemill.formats.gguf_metadata import TensorInfo, read_tensor_infos
 from bytemill.lm.interchange.architectures import check_supported
-from bytemill.lm.model import llama3_frequencies, rotary_frequencies
 from bytemill.lm.model_config import AttentionConfig, ModelConfig, RopeConfig
+from bytemill.lm.rotary_scaling import llama3_frequencies, rotary_frequencies
 from bytemill.system.atomic_files import make_folder, output_errors
 from bytemill.system.extras import import_library
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.formats.gguf_metadata import Value
-    from bytemill.lm.interchange.architectures import Layout, ModelToExport, OnProgress
+    from bytemill.lm.interchange.architectures import ModelToExport, OnProgress
+    from bytemill.lm.interchange.entries import Layout
 
 
 _LAYOUTS: dict[str, Layout] = {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.checkpoint import write_tensors
 from bytemill.lm.interchange.architectures import check_supported, with_zero_biases, write_tokenizer
+from bytemill.lm.interchange.families import registry
+from bytemill.lm.interchange.families.base import Family
+from bytemill.lm.interchange.rope import read_rope, readable_context, write_rope
 from bytemill.lm.model_config import AttentionConfig, FeedForwardKind, ModelConfig, RopeConfig
 from bytemill.system.atomic_files import AtomicFile, make_folder, output_errors, write_json
 
@@ -18,26 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.formats.spec import TokenizerSpec
-    from bytemill.lm.interchange.architectures import Entry, Layout, ModelToExport, OnProgress
+    from bytemill.lm.interchange.architectures import ModelToExport, OnProgress
+    from bytemill.lm.interchange.entries import Entry
 
 
 GPT2, LLAMA, MISTRAL, QWEN2, QWEN3 = "gpt2", "llama", "mistral", "qwen2", "qwen3"
-
-
-@dataclass(frozen=True)
-class Family:
-    """A model type of transformers."""
-
-    model_type: str
-    architecture: str
-    """Class that `AutoModelForCausalLM` loads."""
-    layout: Layout
-    prefix: str
-    """Of the names of all tensors but the output layer."""
-    defaults: Mapping[str, Any]
-    """Values that differ from Llama's where `config.json` has none."""
-    required: Mapping[str, tuple[Any, ...]]
-    """Options that are refused with any other value; the first value is the default."""
 
 
 _LLAMA_DEFAULTS: dict[str, Any] = {
@@ -110,7 +97,7 @@ FAMILIES = {
             {**_LLAMA_REQUIRED, "attention_bias": (False,)},
         ),
     )
-}
+} | registry.FAMILIES
 _ACTIVATIONS: dict[str, FeedForwardKind] = {
     "gelu_new": "gelu",
     "gelu_pytorch_tanh": "gelu",
@@ -142,6 +129,8 @@ def read_config(document: Mapping[str, Any], location: str) -> tuple[Family, Mod
         if document.get(option, allowed[0]) not in allowed:
             raise _unsupported(location, option, document[option])
     try:
+        if family.read is not None:
+            return family, family.read({**family.defaults, **document}, location)
         if family.model_type == GPT2:
             return family, _read_gpt2(document, location)
         return family, _read_llama(family, {**_LLAMA_DEFAULTS, **family.defaults, **document}, location)
@@ -183,9 +172,10 @@ def _read_llama(family: Family, values: Mapping[str, Any], location: str) -> Mod
     heads = values["num_attention_heads"]
     kv_heads = values["num_key_value_heads"] or heads
     width = values["head_dim"] or values["hidden_size"] // heads
+    rope = read_rope(values, location)
     return ModelConfig(
         vocab_size=values["vocab_size"],
-        context_length=values["max_position_embeddings"],
+        context_length=readable_context(values, rope),
         d_model=values["hidden_size"],
         num_layers=values["num_hidden_layers"],
         num_heads=heads,
@@ -200,7 +190,7 @@ def _read_llama(family: Family, values: Mapping[str, Any], location: str) -> Mod
             qk_norm=family.model_type == QWEN3,
             sliding_window=_window(family, values, location),
         ),
-        rope=RopeConfig(**_read_rope(values, location)),
+        rope=RopeConfig(**rope),
     )
 
 
@@ -228,44 +218,20 @@ def _window(family: Family, values: Mapping[str, Any], location: str) -> int | N
     return window
 
 
-def _read_rope(values: Mapping[str, Any], location: str) -> dict[str, Any]:
-    key = "rope_parameters" if values.get("rope_parameters") else "rope_scaling"
-    own = cast("dict[str, Any]", values.get(key) or {})
-    kind = own.get("rope_type", own.get("type", "default"))
-    share = own.get("partial_rotary_factor", values.get("partial_rotary_factor", 1.0))
-    if share not in (None, 1):
-        raise _unsupported(location, "partial_rotary_factor", share)
-    result = {"theta": own.get("rope_theta", values.get("rope_theta") or 10_000.0)}
-    try:
-        if kind == "linear":
-            return {**result, "scaling": "linear", "factor": own["factor"]}
-        if kind == "llama3":
-            return {
-                **result,
-                "scaling": "llama3",
-                "factor": own["factor"],
-                "low_freq_factor": own["low_freq_factor"],
-                "high_freq_factor": own["high_freq_factor"],
-                "original_context": own["original_max_position_embeddings"],
-            }
-    except KeyError as error:
-        raise ModelConfigError(f"{location}: {key} of type {kind!r} lacks {error}") from error
-    if kind != "default":
-        raise _unsupported(location, f"{key}.rope_type", kind)
-    return result
-
-
-def write_config(config: ModelConfig, spec: TokenizerSpec | None = None) -> tuple[Family, dict[str, Any]]:
+def write_config(
+    config: ModelConfig, spec: TokenizerSpec | None = None, source: str = ""
+) -> tuple[Family, dict[str, Any]]:
     """Return the family that expresses a model exactly, and the content of its `config.json`.
 
     Args:
         config: Shape of the model.
         spec: Tokenizer that is exported beside it.
+        source: What the model was imported from.
 
     Raises:
         ModelConfigError: No family does; the message names the options that the nearest one lacks.
     """
-    family = FAMILIES[check_supported(config, spec)]
+    family = FAMILIES[check_supported(config, spec, source=source)]
     config = with_zero_biases(config, family.model_type)
     document: dict[str, Any] = {
         "architectures": [family.architecture],
@@ -273,6 +239,8 @@ def write_config(config: ModelConfig, spec: TokenizerSpec | None = None) -> tupl
         "vocab_size": config.vocab_size,
         "tie_word_embeddings": config.tied_embeddings,
     }
+    if family.write is not None:
+        return family, {**document, **family.write(config)}
     return family, {
         **document,
         **(_write_gpt2(config) if family.model_type == GPT2 else _write_llama(config)),
@@ -295,7 +263,7 @@ def _write_gpt2(config: ModelConfig) -> dict[str, Any]:
 
 
 def _write_llama(config: ModelConfig) -> dict[str, Any]:
-    document: dict[str, Any] = {
+    return {
         "max_position_embeddings": config.context_length,
         "hidden_size": config.d_model,
         "intermediate_size": config.d_ff,
@@ -305,7 +273,7 @@ def _write_llama(config: ModelConfig) -> dict[str, Any]:
         "head_dim": config.d_head,
         "hidden_act": "silu",
         "rms_norm_eps": config.norm_eps,
-        "rope_theta": config.rope.theta,
+        **write_rope(config),
         "attention_bias": config.bias,
         "mlp_bias": config.bias,
         "attention_dropout": config.dropout,
@@ -313,15 +281,6 @@ def _write_llama(config: ModelConfig) -> dict[str, Any]:
         "use_sliding_window": config.attention.sliding_window is not None,
         "max_window_layers": 0,
     }
-    if config.rope.scaling is not None:
-        document["rope_scaling"] = {"rope_type": config.rope.scaling, "factor": config.rope.factor}
-    if config.rope.scaling == "llama3":
-        document["rope_scaling"] |= {
-            "low_freq_factor": config.rope.low_freq_factor,
-            "high_freq_factor": config.rope.high_freq_factor,
-            "original_max_position_embeddings": config.rope.original_context,
-        }
-    return document
 
 
 def _unsupported(location: str, option: str, value: Any) -> ModelConfigError:
@@ -353,7 +312,9 @@ def write_folder(
     """
     tokenizer = model.tokenizer
     family, document = write_config(
-        model.saved.config.model, None if tokenizer is None else tokenizer.to_spec()
+        model.saved.config.model,
+        None if tokenizer is None else tokenizer.to_spec(),
+        model.saved.imported_from,
     )
     document["dtype"] = str(dtype).removeprefix("torch.")
     ends = {"bos_token_id": None, "eos_token_id": None} if tokenizer is None else model.ends.ids(tokenizer)
@@ -362,7 +323,7 @@ def write_folder(
         for stale in (output / CONFIG_NAME, *output.glob(WEIGHT_FILES)):
             stale.unlink(missing_ok=True)
     entries = model.entries(family.layout, family.model_type)
-    named = {_name(entry, family.prefix): entry for entry in entries}
+    named = {_name(entry, family): entry for entry in entries}
     shapes = model.shapes(family.model_type)
     shards = _divided(named, shapes, max_shard_bytes, dtype)
     total = sum(_n_bytes(entry, shapes, dtype) for entry in named.values())
@@ -394,8 +355,8 @@ def write_folder(
     return family.architecture, files
 
 
-def _name(entry: Entry, prefix: str) -> str:
-    return entry.theirs if entry.theirs.startswith("lm_head.") else prefix + entry.theirs
+def _name(entry: Entry, family: Family) -> str:
+    return entry.theirs if entry.theirs.startswith(f"{family.head_name}.") else family.prefix + entry.theirs
 
 
 def _divided(

@@ -23,7 +23,8 @@ from bytemill.errors import (
 from bytemill.formats.files import GGUF_MAGIC
 from bytemill.formats.huggingface.exchange import without_special_tokens
 from bytemill.lm.checkpoint import open_tensors
-from bytemill.lm.interchange.architectures import entries, tensor_shapes
+from bytemill.lm.interchange.architectures import entries
+from bytemill.lm.interchange.entries import tensor_shapes
 from bytemill.lm.interchange.gguf import read_gguf
 from bytemill.lm.interchange.huggingface import read_config
 from bytemill.lm.model_config import ModelConfig
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Generator, Mapping
 
-    from bytemill.lm.interchange.architectures import Layout
+    from bytemill.lm.interchange.entries import Layout
 
 
-_PREFIXES = ("_orig_mod.", "transformer.", "model.")
+_PREFIXES = ("_orig_mod.", "transformer.", "model.", "gpt_neox.")
 _INDEX, _WEIGHTS = "model.safetensors.index.json", "model.safetensors"
 
 
@@ -209,7 +210,9 @@ def _bare(name: str) -> str:
     return name
 
 
-_BUFFERS = re.compile(r"(^|\.)(attn\.bias|attn\.masked_bias|rotary_emb\.inv_freq)$")
+_BUFFERS = re.compile(
+    r"(^|\.)(attn\.bias|attn\.masked_bias|attention\.(bias|masked_bias)|rotary_emb\.inv_freq)$"
+)
 """Tensors without parameters: causal masks and wavelengths, which older versions saved."""
 
 
@@ -237,8 +240,9 @@ def import_model(
     Weights become float32. Dropout is not imported: it is 0 unless a later training sets it.
 
     Args:
-        source: Folder of Hugging Face transformers (GPT-2, Llama, Mistral, Qwen 2, Qwen 3) with safetensors files, a
-            GGUF file (gpt2, llama, qwen2, qwen3), or a `ckpt.pt` of nanoGPT. Or the URL of one of them.
+        source: Folder of Hugging Face transformers with safetensors files, of a type in `huggingface.FAMILIES` (GPT-2,
+            Llama, Qwen, Gemma, Phi, OLMo and others); a GGUF file (gpt2, llama, qwen2, qwen3); or a `ckpt.pt` of
+            nanoGPT. Or the URL of one of them.
         output: Folder of the result, or its URL.
         tokenizer: Path or published name; by default the one in the source, if it is byte-level BPE.
         overwrite: Replace the contents of `output`.

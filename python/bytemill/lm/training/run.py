@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import torch
 
 from bytemill.lm.device import are_cores_shared, peak_memory
+from bytemill.lm.feed_forwards.loads import imbalance
 from bytemill.lm.optimizers import OPTIMIZERS
 from bytemill.lm.processes import Processes
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
@@ -274,6 +275,13 @@ class RecentSteps:
     n_bytes: int = 0
     n_tokens: int = 0
     n_steps: int = 0
+    loads: list[list[int]] = field(default_factory=list[list[int]])
+    """Tokens of each expert by layer, in a mixture of experts."""
+
+    def add_loads(self, loads: list[list[int]]) -> None:
+        """Add the tokens of each expert by layer."""
+        before = self.loads or [[0] * len(own) for own in loads]
+        self.loads = [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(before, loads, strict=True)]
 
     def add(self, loss: float, norm: float, n_bytes: int, n_tokens: int) -> None:
         self.loss += loss
@@ -283,14 +291,16 @@ class RecentSteps:
         self.n_tokens += n_tokens
         self.n_steps += 1
 
-    def take(self) -> dict[str, float | None]:
+    def take(self) -> dict[str, Any]:
         """Return the means and reset; unlike in validation, bits per byte include the loss of special tokens."""
         bits = self.nats / math.log(2) / self.n_bytes if self.n_bytes else None
-        means: dict[str, float | None] = {
+        means: dict[str, Any] = {
             "loss": self.loss / self.n_steps,
             "bits_per_byte": bits,
             "grad_norm": self.norm / self.n_steps,
         }
+        if self.loads:
+            means |= {"expert_imbalance": imbalance(self.loads), "expert_tokens": self.loads}
         self.__init__()
         return means
 

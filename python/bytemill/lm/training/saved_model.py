@@ -242,6 +242,11 @@ class SavedModel:
         return self.weights.bos_id
 
     @property
+    def imported_from(self) -> str:
+        """What an imported model was imported from; empty for a trained one."""
+        return "" if isinstance(self.weights, RunCheckpoint) else self.weights.source
+
+    @property
     def weights_sha256(self) -> str:
         """sha256 of the file that `load_weights` reads by default."""
         return self.weights.weights_sha256 if isinstance(self.weights, RunCheckpoint) else self.weights.sha256

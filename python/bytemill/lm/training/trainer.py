@@ -28,6 +28,7 @@ from bytemill.lm.evaluate import (
     evaluate_windows,
     mean_score,
 )
+from bytemill.lm.feed_forwards.loads import take_loads
 from bytemill.lm.generation.decoding import generate
 from bytemill.lm.generation.text_generation import ids_without_token, prompt_ids
 from bytemill.lm.hellaswag import evaluate_hellaswag
@@ -315,6 +316,8 @@ def take_step(run: Run, accumulate: Callable[[], Accumulated]) -> StepInFlight:
     """Compute the gradients of a step, and update the weights if that needs no decision of this program."""
     options, optimizer = run.config.optimizer, run.optimizer
     loss, n_tokens, n_bytes = accumulate()
+    if run.config.model.feed_forward == "moe":
+        run.recent.add_loads(take_loads(run.model, run.processes))
     with record_function("optimizer"):
         norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
     numbers = DeviceNumbers([loss, n_bytes, norm], run.device)

@@ -1,0 +1,1 @@
+"""Model types of transformers, a family of them in each file."""
