@@ -202,13 +202,12 @@ def test_dpo_is_that_of_the_formula(sums: list[float], beta: float, smoothing: f
         torch.tensor([value], dtype=torch.float64, requires_grad=True) for value in sums
     )
     margin = beta * ((sums[0] - sums[2]) - (sums[1] - sums[3]))
-    sigmoid = 1 / (1 + math.exp(-margin))
-    expected = -(1 - smoothing) * math.log(sigmoid) - smoothing * math.log(1 - sigmoid)
+    expected = (1 - smoothing) * math.log1p(math.exp(-margin)) + smoothing * math.log1p(math.exp(margin))
     found = dpo_losses(chosen, rejected, ref_chosen, ref_rejected, beta=beta, label_smoothing=smoothing)
     assert float(found.losses.detach()) == pytest.approx(expected, rel=1e-6)
     assert float(found.chosen_rewards - found.rejected_rewards) == pytest.approx(margin, abs=1e-9)
     (slope,) = torch.autograd.grad(found.losses, chosen)
-    assert float(slope) == pytest.approx(beta * (sigmoid - 1 + smoothing), rel=1e-6, abs=1e-12)
+    assert float(slope) == pytest.approx(beta * (smoothing - 1 / (1 + math.exp(margin))), rel=1e-6, abs=1e-12)
 
 
 def test_dpo_of_a_pair_of_texts() -> None:
