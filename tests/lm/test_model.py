@@ -110,8 +110,9 @@ def test_loss_and_gradients_of_kernels_are_those_of_the_textbook(
     model = TransformerLM(ModelConfig(**SMALL, **chosen), seed=seed)
     ids = torch.randint(50, (2, 12), generator=torch.Generator().manual_seed(seed))
     inner: list[torch.Tensor] = []
-    for layer in model.layers:
-        layer.ffn.w1.register_forward_hook(lambda *found: inner.append(found[2].detach()))  # pyright: ignore
+    for name, module in model.named_modules():
+        if name.endswith("ffn.w1"):
+            module.register_forward_hook(lambda *found: inner.append(found[2].detach()))
     reference = cross_entropy(model(ids[:, :-1]), ids[:, 1:])
     # The slope of ReLU jumps at 0, where roundings choose the side.
     assume(chosen.get("feed_forward") != "relu" or min(float(each.abs().min()) for each in inner) > 1e-5)
