@@ -547,7 +547,9 @@ def profile(
     --branch-tokens 2M --repetitions 5""",
 )
 def batch_size(
-    run: Annotated[Path, Parameter(name="RUN", help="Folder of a run with validation data.")],
+    run: Annotated[
+        Path, Parameter(name="RUN", help="Folder of a run with validation data, or one of its checkpoints.")
+    ],
     /,
     *,
     output_folder: Annotated[
@@ -575,7 +577,7 @@ def batch_size(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the critical batch size of a run at its last checkpoint.
+    """Find the critical batch size of a run at its last checkpoint, or at another.
 
     Branches of the run learn from the same number of tokens in steps of different
     size. Up to the critical size larger batches learn about as much. Ctrl-C stops;

@@ -27,6 +27,7 @@ from bytemill.lm.training.branches import branch
 from bytemill.lm.training.config import file_layer
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run import rate_share
+from bytemill.lm.training.run_checkpoint import MANIFEST, read_checkpoint
 from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
 from bytemill.system.atomic_files import make_folder, write_text
@@ -96,13 +97,13 @@ def measure_batch_size(
     on_record: OnRecord | None = None,
     on_branch: Callable[[int, int], None] | None = None,
 ) -> BatchSizes:
-    """Train branches of a run's newest checkpoint at several batch sizes, and fit the critical one.
+    """Train branches of a checkpoint at several batch sizes, and fit the critical one.
 
     The branches are run folders in `folder`. A second call with the same arguments resumes them, and reads the results
     of those that are finished.
 
     Args:
-        run: Folder of a run with a checkpoint and validation data.
+        run: Folder of a run with validation data, of which the newest checkpoint is used, or one of its checkpoints.
         folder: Folder for the branches.
         batch_sizes: Sequences per step, at least four; by default the run's times ¼, ½, 1, 2, 4 and 8.
         tokens: Tokens of each branch, rounded to whole steps of the largest batch; by default a tenth of those that the
@@ -116,11 +117,7 @@ def measure_batch_size(
             or `folder` holds branches of another checkpoint.
         CheckpointError: The run has no checkpoint.
     """
-    source = RunFolder(run)
-    found = source.load_newest()
-    if found is None:
-        raise RunConfigError(f"{run} has no checkpoint", hint=f"train it first: bytemill lm train {run}")
-    checkpoint, settings = found.checkpoint, file_layer(run)
+    checkpoint, settings = _checkpoint(Path(run))
     training, length = checkpoint.config.training, checkpoint.config.model.context_length
     own = training.batch_size * training.accumulation
     sizes = sorted(set(batch_sizes)) or _default_sizes(own)
@@ -172,6 +169,18 @@ def measure_batch_size(
     )
     write_text(Path(folder, RESULT), json.dumps(measured.to_dict(), indent=2) + "\n")
     return measured
+
+
+def _checkpoint(path: Path) -> tuple[RunCheckpoint, Layer]:
+    """Return the checkpoint that a path names, and the settings of its run."""
+    if (path / MANIFEST).exists():
+        checkpoint = read_checkpoint(path)
+        checkpoint.verify(weights_only=False)
+        return checkpoint, file_layer(path.parent.parent)
+    found = RunFolder(path).load_newest()
+    if found is None:
+        raise RunConfigError(f"{path} has no checkpoint", hint=f"train it first: bytemill lm train {path}")
+    return found.checkpoint, file_layer(path)
 
 
 def _default_sizes(own: int) -> list[int]:
