@@ -57,6 +57,10 @@ class RunConfigError(BytemillError, ValueError):
     """A setting of a language model run is unknown, has the wrong type, or contradicts another one."""
 
 
+class ScalingError(BytemillError, ValueError):
+    """Runs do not tell what a scaling law is asked for."""
+
+
 class CheckpointError(BytemillError, ValueError):
     """A checkpoint is damaged, or belongs to another model, configuration or tokenizer."""
 

@@ -83,6 +83,12 @@ app.command(
     sort_key=5,
 )
 app.command(
+    "bytemill.cli.scaling:app",
+    name="scaling",
+    help="Fit scaling laws to runs, and predict the best model for a budget.",
+    sort_key=6,
+)
+app.command(
     "bytemill.cli.studio:app",
     name="studio",
     help="""Look at tokens, vocabularies, models and runs in the browser.
@@ -90,7 +96,7 @@ app.command(
 Serves one page on this machine until Ctrl-C. Without PATHS it offers what is
 in the current folder, such as the result of the quickstart, and tokenizers
 that come with bytemill.""",
-    sort_key=6,
+    sort_key=7,
 )
 app.command(
     "bytemill.cli.completion:install",

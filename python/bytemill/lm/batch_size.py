@@ -8,7 +8,8 @@ improve the loss by
 
 which bends at the critical batch size C. `measure_batch_size` branches a run at its checkpoint, trains each branch on
 the same tokens with another batch size (Merrill et al. 2025), and fits G' and C to the improvements. Learning rates
-grow with the root of the batch, as fits Adam (Malladi et al. 2022), and are constant in a branch.
+grow with the root of the batch, as fits Adam (Malladi et al. 2022), and fall linearly to 0 in a branch, so that what a small
+batch adds in noise does not count.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def _default_sizes(own: int) -> list[int]:
 
 
 def _rate(checkpoint: RunCheckpoint, ratio: float) -> float:
-    """Return the constant learning rate of a branch whose batch is `ratio` times the run's."""
+    """Return the first learning rate of a branch whose batch is `ratio` times the run's."""
     share = rate_share(min(checkpoint.step, checkpoint.config.training.steps - 1), checkpoint.config)
     return checkpoint.config.optimizer.learning_rate * share * math.sqrt(ratio)
 
@@ -225,9 +226,10 @@ def _score(
     if (found := _last_score(own, steps)) is not None:
         return found
     changes = {
-        "schedule.name": "constant",
+        "schedule.name": "wsd",
         "schedule.warmup_steps": 0,
-        "schedule.decay_steps": 0,
+        "schedule.min_share": 0.0,
+        "schedule.decay_steps": max(1, steps - checkpoint.step),
         "training.batch_ramp_steps": 0,
         "training.batch_ramp_start": 0,
         "run.validate_every": steps,
@@ -253,6 +255,7 @@ def _last_score(folder: RunFolder, steps: int) -> float | None:
 def fit_bend(batch_tokens: Sequence[int], improvements: NDArray[np.float64], seed: int = 0) -> Bend:
     """Fit improvement = G / (1 + B / C) by least squares, with a bootstrap over repetitions.
 
+    Sizes below the best one are left out: they suffer from the noise of their steps, of which the curve knows nothing.
     Where no bend is seen, C is infinite.
 
     Args:
@@ -261,7 +264,9 @@ def fit_bend(batch_tokens: Sequence[int], improvements: NDArray[np.float64], see
         seed: Seed of the bootstrap.
     """
     n = improvements.shape[1]
-    sizes = np.array(batch_tokens, dtype=np.float64)
+    best = min(int(improvements.mean(1).argmax()), len(batch_tokens) - 2)
+    improvements = improvements[best:]
+    sizes = np.array(batch_tokens[best:], dtype=np.float64)
     means = improvements.mean(1)
     critical = float(_critical(sizes, means[None])[0])
     shape = 1 / (1 + sizes / critical)

@@ -1,0 +1,103 @@
+"""`bytemill scaling`: scaling laws of runs."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from bytemill.cli import options
+
+app = App(
+    name="scaling",
+    help="Fit scaling laws to runs, and predict the best model for a budget.",
+    help_epilogue="`bytemill scaling COMMAND --help` shows options and examples.",
+)
+
+Table = Annotated[
+    Path,
+    Parameter(
+        name="RUNS",
+        help="A .csv, .json or .jsonl file with a row per run: parameters, tokens or FLOPs, and loss.",
+    ),
+]
+Column = Annotated[str | None, Parameter(help="Column of this quantity, if it has an unusual name.")]
+FlopsPerToken = Annotated[
+    float,
+    Parameter(
+        validator=Number(gt=0),
+        help="FLOPs per token and parameter: budget = this times parameters times tokens.",
+    ),
+]
+Samples = Annotated[int, Parameter(validator=Number(gte=0), help="Bootstrap samples of the intervals.")]
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill scaling fit runs.csv
+  bytemill scaling fit sweep.json --loss-column final_bits --json""",
+)
+def fit(
+    runs: Table,
+    /,
+    *,
+    parameters_column: Column = None,
+    tokens_column: Column = None,
+    flops_column: Column = None,
+    loss_column: Column = None,
+    flops_per_token: FlopsPerToken = 6.0,
+    bootstrap: Samples = 500,
+    as_json: options.Json = False,
+) -> None:
+    """Fit L(N, D) = E + A / N^alpha + B / D^beta and the best sizes by budget.
+
+    Intervals of 95 % come from a bootstrap over the runs. The runs of the largest
+    budget are also predicted from the others, and compared.
+    """
+    from bytemill.cli.scaling_views import write_fit
+    from bytemill.scaling.run_files import read_runs
+
+    table = read_runs(
+        runs, _columns(parameters_column, tokens_column, flops_column, loss_column), flops_per_token
+    )
+    write_fit(table, n_bootstrap=bootstrap, as_json=as_json)
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill scaling predict runs.csv --flops 1e21
+  bytemill scaling predict runs.csv --flops 1e21 1e22""",
+)
+def predict(
+    runs: Table,
+    /,
+    *,
+    flops: Annotated[
+        tuple[float, ...],
+        Parameter(consume_multiple=True, validator=Number(gt=0), help="Budgets, such as 1e21."),
+    ],
+    parameters_column: Column = None,
+    tokens_column: Column = None,
+    flops_column: Column = None,
+    loss_column: Column = None,
+    flops_per_token: FlopsPerToken = 6.0,
+    bootstrap: Samples = 500,
+    as_json: options.Json = False,
+) -> None:
+    """Predict size, tokens and loss of the best model for a budget, with intervals.
+
+    Each line says how far the budget is beyond the largest one of the runs, and
+    how far a prediction from the smaller budgets could be tested.
+    """
+    from bytemill.cli.scaling_views import write_predictions
+    from bytemill.scaling.run_files import read_runs
+
+    table = read_runs(
+        runs, _columns(parameters_column, tokens_column, flops_column, loss_column), flops_per_token
+    )
+    write_predictions(table, flops, n_bootstrap=bootstrap, as_json=as_json)
+
+
+def _columns(*names: str | None) -> dict[str, Any]:
+    quantities = ("parameters", "tokens", "flops", "loss")
+    return {quantity: name for quantity, name in zip(quantities, names, strict=True) if name is not None}

@@ -1,0 +1,84 @@
+"""Predict the best model for a budget, and test predictions on a budget that was held out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bytemill.errors import ScalingError
+from bytemill.scaling.fits import fit_loss
+
+if TYPE_CHECKING:
+    from bytemill.scaling.fits import Fit, Interval
+    from bytemill.scaling.run_files import RunTable
+
+_SAME_BUDGET = 1.05
+"""Budgets within this factor of the largest are held out together."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The best model for a budget, with intervals."""
+
+    flops: float
+    parameters: Interval
+    tokens: Interval
+    loss: Interval
+    beyond: float
+    """Factor from the largest budget of the runs to this one; at most 1 within them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dict for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How well the runs of smaller budgets predict those of the largest."""
+
+    flops: float
+    ratio: float
+    """Factor from the largest budget of the fit to the held-out one."""
+    n_runs: int
+    mean_error: float
+    """Mean of predicted / measured loss − 1."""
+    largest_error: float
+    """Largest of |predicted / measured loss − 1|."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dict for JSON."""
+        return asdict(self)
+
+
+def predict(fit: Fit, table: RunTable, flops: float) -> Prediction:
+    """Predict the best model for a budget."""
+    k = table.flops_per_token
+    return Prediction(
+        flops,
+        fit.interval(lambda law: law.best(flops, k)[0]),
+        fit.interval(lambda law: law.best(flops, k)[1]),
+        fit.interval(lambda law: law.loss(*law.best(flops, k))),
+        flops / float(table.flops.max()),
+    )
+
+
+def hold_out(table: RunTable) -> HeldOut | None:
+    """Fit the runs without those of the largest budget, and predict their losses; None if too few are left."""
+    largest = float(table.flops.max())
+    is_held = table.flops * _SAME_BUDGET >= largest
+    rest = np.flatnonzero(~is_held)
+    held = table.runs.take(np.flatnonzero(is_held))
+    try:
+        law = fit_loss(table.runs.take(rest)).law
+    except ScalingError:
+        return None
+    errors = law.loss(held.parameters, held.tokens) / held.losses - 1
+    return HeldOut(
+        largest,
+        largest / float(table.flops[rest].max()),
+        len(held),
+        float(errors.mean()),
+        float(np.abs(errors).max()),
+    )
