@@ -142,10 +142,6 @@ def _holes(vocab: dict[str, int], _: Any) -> None:
         vocab[token] *= 3
 
 
-def _twice(vocab: dict[str, int], _: Any) -> None:
-    vocab["twice"] = vocab["e"]
-
-
 def _no_byte(vocab: dict[str, int], merges: list[Any]) -> None:
     for token in [token for token in vocab if "!" in token or "Ã" in token]:
         del vocab[token]
@@ -180,6 +176,13 @@ def _clip(document: Document) -> Document:
         "continuing_subword_prefix": "",
     }
     return document
+
+
+def clip() -> Document:
+    """A file like CLIP's."""
+    steps = sequence("pretokenizers", split(CLIP, "Removed", invert=True), BYTE_LEVEL | {"use_regex": True})
+    lower = sequence("normalizers", {"type": "NFC"}, replace(r"\s+", " ", regex=True), {"type": "Lowercase"})
+    return _clip(byte_level(normalizer=lower, pre_tokenizer=steps))
 
 
 def _of_normalizers() -> dict[str, Document]:
@@ -271,10 +274,6 @@ def _of_pre_tokenizers() -> dict[str, Document]:
 
 
 def _of_words() -> dict[str, Document]:
-    clip = byte_level(
-        normalizer=sequence("normalizers", {"type": "NFC"}, replace(r"\s+", " ", regex=True), {"type": "Lowercase"}),
-        pre_tokenizer=sequence("pretokenizers", split(CLIP, "Removed", invert=True), BYTE_LEVEL | {"use_regex": True}),
-    )
     return {
         "words": words(),
         "words, unknown ones vanish": words(model={"unk_token": None}),
@@ -299,8 +298,8 @@ def _of_words() -> dict[str, Document]:
         "words with both": words("</w>", "@@"),
         "words of bytes": words(is_byte_level=True),
         "words of bytes, decoded": words(is_byte_level=True, decoder=BYTE_LEVEL),
-        "clip": _clip(clip),
-        "clip without merges": _clip(clip) | {"normalizer": None},
+        "clip": clip(),
+        "clip without a normalizer": clip() | {"normalizer": None},
     }
 
 
@@ -381,7 +380,7 @@ def _of_decoders() -> dict[str, Document]:
         "strip first": sequence("decoders", *(LLAMA_DECODER["decoders"][i] for i in (0, 3, 1, 2))),
         "no strip": sequence("decoders", *LLAMA_DECODER["decoders"][:3]),
         "strip two": sequence(
-            "decoders", *LLAMA_DECODER["decoders"][:3], {"type": "Strip", "content": " ", "start": 2, "stop": 1}
+            "decoders", *LLAMA_DECODER["decoders"][:3], {"type": "Strip", "content": " ", "start": 2, "stop": 0}
         ),
         "ctc": {"type": "CTC", "pad_token": "<s>", "word_delimiter_token": "|", "cleanup": True},
         "metaspace": metaspace("always", is_split=True),
@@ -492,7 +491,6 @@ def _of_models() -> dict[str, Document]:
         "dropout": byte_level(model={"dropout": 0.3}),
         "empty affixes": byte_level(model={"end_of_word_suffix": "", "continuing_subword_prefix": ""}),
         "holes": _with_vocabulary(byte_level(), _holes),
-        "one id for two tokens": _with_vocabulary(byte_level(), _twice),
         "bytes are missing": _with_vocabulary(byte_level(), _no_byte),
         "bytes are missing, unknown token": _with_vocabulary(
             byte_level(model={"unk_token": "e", "fuse_unk": True}), _no_byte

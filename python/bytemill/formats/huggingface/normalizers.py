@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats.files import bool_at, shown
+from bytemill.formats.files import bool_at, is_object, shown
 from bytemill.formats.huggingface.components import Table
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def _replace(step: dict[str, Any], path: str) -> tuple[str, ...]:
         ):
             return found
         case _:
-            raise TokenizerFileError(
-                f"{path} is 'Replace' with {shown(step.get('pattern'))} as pattern, which is not supported"
-            )
+            pattern = step.get("pattern")
+            what = shown(next(iter(pattern.values()), None) if is_object(pattern) else pattern)
+            raise TokenizerFileError(f"{path} is 'Replace' with {what} as pattern, which is not supported")
 
 
 @NORMALIZERS.row("Prepend")

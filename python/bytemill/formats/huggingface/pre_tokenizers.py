@@ -97,6 +97,12 @@ def _bert(_: dict[str, Any], __: str) -> Step:
     return Step(STEP_SEPARATOR.join(steps), drops_white_space=True)
 
 
+@PRE_TOKENIZERS.row("Metaspace", settings="`replacement` `▁`, as the only step, without `ByteLevel`")
+def _metaspace(_: dict[str, Any], path: str) -> Step:
+    # Alone, it belongs to the spaces of a text: see `characters`.
+    raise TokenizerFileError(f"{path} is 'Metaspace', which is not supported beside other steps")
+
+
 @PRE_TOKENIZERS.row("Punctuation", settings="`behavior` Isolated or Contiguous")
 def _punctuation(step: dict[str, Any], path: str) -> Step:
     behavior = step.get("behavior", "Isolated")
