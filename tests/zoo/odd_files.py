@@ -190,8 +190,8 @@ def _of_normalizers() -> dict[str, Document]:
         added("<MASK>", 420, normalized=True),
         added("Cafe", 421, normalized=True, special=False),
         added("e-x", 422, special=False),
-        added("\u212b", 423, normalized=True),
     ]
+    becomes_bytes = [*late, added("\u212b", 423, normalized=True)]
     chains: dict[str, Document] = {
         "lower": {"type": "Lowercase"},
         "nfkc strip accents": sequence(
@@ -222,6 +222,9 @@ def _of_normalizers() -> dict[str, Document]:
         "nothing": sequence("normalizers"),
     }
     files = {f"normalizer {name}": byte_level(normalizer=chain, added_tokens=late) for name, chain in chains.items()}
+    files["normalizer lower, a token becomes bytes"] = byte_level(
+        normalizer={"type": "Lowercase"}, added_tokens=becomes_bytes
+    )
     files["normalizer byte level alone"] = byte_level(normalizer={"type": "ByteLevel"}, pre_tokenizer=None)
     return files
 

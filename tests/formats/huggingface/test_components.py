@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bytemill import Tokenizer
@@ -214,6 +214,15 @@ def both(file: str) -> tuple[Tokenizer, Any, Any]:
     return Tokenizer._from_loaded(loaded), theirs, without
 
 
+def encoded_by(theirs: Any, text: str) -> Any:
+    """What the library gives for a text. It panics on a few texts that several normalizers change."""
+    try:
+        return theirs.encode(text, add_special_tokens=False)
+    except BaseException as error:
+        assume(type(error).__name__ != "PanicException")
+        raise
+
+
 @pytest.mark.parametrize(("kind", "name"), ROWS, ids=lambda part: part.replace(" ", "-"))
 def test_each_component_gives_what_hugging_faces_library_gives(kind: str, name: str) -> None:
     assert (kind, name) in EXAMPLES, "a row of the tables needs documents here"
@@ -221,7 +230,7 @@ def test_each_component_gives_what_hugging_faces_library_gives(kind: str, name: 
     @given(EXAMPLES[kind, name], TEXTS)
     def check(document: Document, text: str) -> None:
         ours, theirs, without = both(json.dumps(document | {"post_processor": None}))
-        expected = theirs.encode(text, add_special_tokens=False)
+        expected = encoded_by(theirs, text)
         encoded = ours.encode_with_offsets(text)
         assert encoded.ids.tolist() == expected.ids
         assert encoded.char_offsets.tolist() == [

@@ -12,6 +12,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytemill import Tokenizer
 from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import TokenizerError, TokenizerFileError
 from bytemill.formats.huggingface import tokenizer_json as huggingface
@@ -453,7 +454,7 @@ def test_a_vocabulary_without_all_bytes_is_refused_if_another_token_stands_for_t
     document: dict[str, Any],
 ) -> None:
     del document["model"]["vocab"]["Ā"]
-    tok = bytemill.Tokenizer.from_spec(read(document))
+    tok = Tokenizer.from_spec(read(document))
     theirs = tokenizers.Tokenizer.from_str(json.dumps(document))
     assert tok.encode("a\x00b \x00") == theirs.encode("a\x00b \x00", add_special_tokens=False).ids
     document["model"]["unk_token"] = "a"
