@@ -15,16 +15,60 @@ from bytemill.tokenizer.verification import verify_tokenizer
 from .odd_files import CORPUS, META, Document, odd_files
 
 PARTS = [
-    *("The ", "houses", "café", "Cafe", "ﬁ", "①", "\u212b", "İ", "ΣΣ", "犬も", "x", "xé", "!", "Ã", "don't", "12345"),
-    *(" ", "  ", "\n", "\r\n\t", "\u00a0", "\u3000", "\x00", "\x85", "the", "Wor", "Hello", "unreachable", "e"),
-    *("<a>", "<l>", "<r>", "<lr>", "<x>", "<s>", "<MASK>", "<mask>", "[UNK]", "<|im_start|>user", "<0x41>", META),
+    *(
+        "The ",
+        "houses",
+        "café",
+        "Cafe",
+        "ﬁ",
+        "①",
+        "\u212b",
+        "İ",
+        "ΣΣ",
+        "犬も",
+        "x",
+        "xé",
+        "!",
+        "Ã",
+        "don't",
+        "12345",
+    ),
+    *(
+        " ",
+        "  ",
+        "\n",
+        "\r\n\t",
+        "\u00a0",
+        "\u3000",
+        "\x00",
+        "\x85",
+        "the",
+        "Wor",
+        "Hello",
+        "unreachable",
+        "e",
+    ),
+    *(
+        "<a>",
+        "<l>",
+        "<r>",
+        "<lr>",
+        "<x>",
+        "<s>",
+        "<MASK>",
+        "<mask>",
+        "[UNK]",
+        "<|im_start|>user",
+        "<0x41>",
+        META,
+    ),
     *("\n\n", "   ", "🤗", "123", "w-rd", "a b", "<|endoftext|>", "</w>", "##", "``", "''", ","),
 ]
 
 
 def texts() -> list[str]:
     """Texts of parts that matter to some file."""
-    rng = random.Random(0)  # noqa: S311
+    rng = random.Random(0)
     mixed = ["".join(rng.choices(PARTS, k=rng.randint(1, 9))) for _ in range(40)]
     return ["", *CORPUS, *PARTS, *mixed]
 

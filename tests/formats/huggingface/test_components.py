@@ -10,10 +10,6 @@ import pytest
 import tokenizers
 from hypothesis import assume, given
 from hypothesis import strategies as st
-
-from bytemill import Tokenizer
-from bytemill.formats.huggingface.tokenizer_json import TABLES
-from bytemill.formats.registry import Content, load_with_core
 from tests.zoo.odd_files import (
     BYTE_LEVEL,
     CLIP,
@@ -32,6 +28,10 @@ from tests.zoo.odd_files import (
     words,
 )
 
+from bytemill import Tokenizer
+from bytemill.formats.huggingface.tokenizer_json import TABLES
+from bytemill.formats.registry import Content, load_with_core
+
 ROWS = [(table.kind, name) for table in TABLES for name in table.rows]
 LATE = [
     added("<end>", 420),
@@ -42,7 +42,22 @@ FLAGS = {name: st.booleans() for name in ("single_word", "lstrip", "rstrip", "no
 TEXTS = st.lists(
     st.sampled_from(
         [
-            *("The ", "houses", "café", "Cafe", "e\u0301", "ﬁ", "①", "Å", "İ", "ß", "ΑΣ", "犬", "カ\u3099", "x"),
+            *(
+                "The ",
+                "houses",
+                "café",
+                "Cafe",
+                "e\u0301",
+                "ﬁ",
+                "①",
+                "Å",
+                "İ",
+                "ß",
+                "ΑΣ",
+                "犬",
+                "カ\u3099",
+                "x",
+            ),
             *("don't", "'s", "12345", "٣½", "...", "!", "_", "<end>", "<MASK>", "<mask>", "<x>", "<a>", META),
             *(" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\x85", "\u2028", "\x00", "\x03"),
         ]
@@ -59,9 +74,7 @@ def normalized(step: Document) -> st.SearchStrategy[Document]:
         [
             byte_level(normalizer=step, added_tokens=LATE),
             byte_level(normalizer=sequence("normalizers", {"type": "NFC"}, step, {"type": "Lowercase"})),
-            spaced(
-                normalizer=sequence("normalizers", step, *LLAMA["normalizers"]), pre_tokenizer=None
-            ),
+            spaced(normalizer=sequence("normalizers", step, *LLAMA["normalizers"]), pre_tokenizer=None),
         ]
     )
 
@@ -71,8 +84,12 @@ def split_by(*steps: Document) -> st.SearchStrategy[Document]:
     return st.sampled_from(
         [
             byte_level(pre_tokenizer=sequence("pretokenizers", *steps, BYTE_LEVEL)),
-            byte_level(pre_tokenizer=sequence("pretokenizers", *steps, BYTE_LEVEL | {"add_prefix_space": True})),
-            byte_level(pre_tokenizer=sequence("pretokenizers", *steps, DIGITS, BYTE_LEVEL | {"use_regex": True})),
+            byte_level(
+                pre_tokenizer=sequence("pretokenizers", *steps, BYTE_LEVEL | {"add_prefix_space": True})
+            ),
+            byte_level(
+                pre_tokenizer=sequence("pretokenizers", *steps, DIGITS, BYTE_LEVEL | {"use_regex": True})
+            ),
             words(pre_tokenizer=sequence("pretokenizers", *steps)),
             words(pre_tokenizer=sequence("pretokenizers", *steps), model={"fuse_unk": True}),
             words(pre_tokenizer=sequence("pretokenizers", *steps), model={"unk_token": None}),
@@ -104,7 +121,9 @@ def flagged(name: str) -> st.SearchStrategy[Document]:
         lambda both: [added("<x>", 420, **both[0] | {name: True}), added("don", 421, **both[1])]
     )
     normalizers = st.sampled_from([None, {"type": "Lowercase"}])
-    return st.builds(lambda tokens, step: byte_level(added_tokens=tokens, normalizer=step), tokens, normalizers)
+    return st.builds(
+        lambda tokens, step: byte_level(added_tokens=tokens, normalizer=step), tokens, normalizers
+    )
 
 
 _SIDES = {"sep": ["<a>", 420], "cls": ["<b>", 421]}
@@ -141,7 +160,8 @@ EXAMPLES: dict[tuple[str, str], st.SearchStrategy[Document]] = {
     ("pre-tokenizer", "BertPreTokenizer"): split_by({"type": "BertPreTokenizer"}),
     ("pre-tokenizer", "Metaspace"): st.builds(
         lambda scheme, is_split, fused: spaced(
-            pre_tokenizer=metaspace(scheme, is_split=is_split), model={"byte_fallback": False, "fuse_unk": fused}
+            pre_tokenizer=metaspace(scheme, is_split=is_split),
+            model={"byte_fallback": False, "fuse_unk": fused},
         ),
         st.sampled_from(["always", "first", "never"]),
         st.booleans(),
@@ -166,9 +186,13 @@ EXAMPLES: dict[tuple[str, str], st.SearchStrategy[Document]] = {
     ("option of the model", "type"): modelled(type="BPE"),
     ("option of the model", "continuing_subword_prefix"): modelled(continuing_subword_prefix=""),
     ("option of the model", "end_of_word_suffix"): st.sampled_from([clip(), clip() | {"normalizer": None}]),
-    ("option of the model", "dropout"): st.sampled_from([None, 0.0, 0]).flatmap(lambda p: modelled(dropout=p)),
+    ("option of the model", "dropout"): st.sampled_from([None, 0.0, 0]).flatmap(
+        lambda p: modelled(dropout=p)
+    ),
     ("option of the model", "fuse_unk"): st.booleans().map(lambda fused: words(model={"fuse_unk": fused})),
-    ("option of the model", "byte_fallback"): st.booleans().map(lambda yes: spaced(model={"byte_fallback": yes})),
+    ("option of the model", "byte_fallback"): st.booleans().map(
+        lambda yes: spaced(model={"byte_fallback": yes})
+    ),
     ("option of the model", "ignore_merges"): st.sampled_from(
         [byte_level(model={"ignore_merges": True}), words(model={"ignore_merges": True})]
     ),
@@ -180,7 +204,10 @@ EXAMPLES: dict[tuple[str, str], st.SearchStrategy[Document]] = {
     ("post-processor", "TemplateProcessing"): framed(
         {
             "type": "TemplateProcessing",
-            "single": [{"SpecialToken": {"id": "<a>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "single": [
+                {"SpecialToken": {"id": "<a>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+            ],
             "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
             "special_tokens": {"<a>": {"id": "<a>", "ids": [420], "tokens": ["<a>"]}},
         }

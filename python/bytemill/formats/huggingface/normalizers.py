@@ -36,16 +36,16 @@ def _plain(step: dict[str, Any], _: str) -> tuple[str, ...]:
 
 
 @NORMALIZERS.row(
-    "Replace", settings="a string that is not empty, or the regular expressions " + ", ".join(
-        f"`{expression}`" for expression in dict.fromkeys(each for each, _ in _EXPRESSIONS)
-    )
+    "Replace",
+    settings="a string that is not empty, or the regular expressions "
+    + ", ".join(f"`{expression}`" for expression in dict.fromkeys(each for each, _ in _EXPRESSIONS)),
 )
 def _replace(step: dict[str, Any], path: str) -> tuple[str, ...]:
     match step:
         case {"pattern": {"String": str(before)}, "content": str(after)} if before:
             return ("Replace", before, after)
-        case {"pattern": {"Regex": str(expression)}, "content": str(after)} if (
-            found := _EXPRESSIONS.get((expression, after))
+        case {"pattern": {"Regex": str(expression)}, "content": str(after)} if found := _EXPRESSIONS.get(
+            (expression, after)
         ):
             return found
         case _:

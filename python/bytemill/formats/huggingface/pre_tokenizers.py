@@ -62,7 +62,7 @@ class Splitting:
     """What a pre-tokenizer does: a pattern, and how pre-tokens change."""
 
     pattern: str | None
-    shape: PretokenShape = PretokenShape()
+    shape: PretokenShape = PretokenShape()  # noqa: RUF009  # immutable
     adds_prefix_space: bool = False
     """Put a space before a text that does not begin with one."""
 
@@ -75,15 +75,14 @@ def _flag(step: dict[str, Any], field: str, path: str, *, default: bool) -> bool
 
 
 @PRE_TOKENIZERS.row(
-    "ByteLevel", settings="`add_prefix_space` after another step only without `use_regex`; `Split`, `Digits` and "
-    "`Punctuation` may follow"
+    "ByteLevel",
+    settings="`add_prefix_space` after another step only without `use_regex`; `Split`, `Digits` and "
+    "`Punctuation` may follow",
 )
 def _byte_level(step: dict[str, Any], path: str) -> Step:
     uses_regex = _flag(step, "use_regex", path, default=True)
     adds_space = _flag(step, "add_prefix_space", path, default=True)
-    return Step(
-        NAMED_PATTERNS["gpt2"] if uses_regex else None, is_byte_level=True, adds_space=adds_space
-    )
+    return Step(NAMED_PATTERNS["gpt2"] if uses_regex else None, is_byte_level=True, adds_space=adds_space)
 
 
 @PRE_TOKENIZERS.row("Whitespace", "WhitespaceSplit", settings="not after `ByteLevel`")
@@ -231,7 +230,9 @@ def to_pre_tokenizer(
     """
     of_texts, _, of_bytes = (pattern or "").partition(BYTES_SEPARATOR)
     before = of_texts.split(STEP_SEPARATOR) if of_texts else []
-    ends_with_gpt2 = is_byte_level and not shape.space_before and bool(before) and named_pattern(before[-1]) == "gpt2"
+    ends_with_gpt2 = (
+        is_byte_level and not shape.space_before and bool(before) and named_pattern(before[-1]) == "gpt2"
+    )
     steps = [
         _step_object(expression, drops=shape.drops_white_space)
         for expression in (before[:-1] if ends_with_gpt2 else before)

@@ -25,11 +25,16 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill._core import CharacterJson, TokenizerJson, check_pattern
 from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
 from bytemill.formats import compiled_cache
-from bytemill.formats.byte_level import CHARACTER_TO_BYTE, is_text_of_other_bytes, is_vocabulary, missing_bytes, text_to_bytes
+from bytemill.formats.byte_level import (
+    CHARACTER_TO_BYTE,
+    is_text_of_other_bytes,
+    is_vocabulary,
+    missing_bytes,
+    text_to_bytes,
+)
 from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import (
     array_at,
-    bool_at,
     is_object,
     is_text,
     parse_json,
@@ -46,10 +51,10 @@ from bytemill.formats.huggingface.characters import (
 from bytemill.formats.huggingface.normalizers import NORMALIZERS, from_normalizer, to_normalizer
 from bytemill.formats.huggingface.parts import (
     DECODER,
-    POST_PROCESSOR,
     DECODERS,
     FLAGS,
     MODEL_OPTIONS,
+    POST_PROCESSOR,
     POST_PROCESSORS,
     check_decoder,
     check_model,
@@ -251,7 +256,9 @@ def _shape_of(
     Raises:
         TokenizerFileError: An option of the model does not go with another one, or with missing bytes.
     """
-    shape = splitting.shape._replace(suffix=model.get("end_of_word_suffix") or None, drops_unknown=lacks_bytes)
+    shape = splitting.shape._replace(
+        suffix=model.get("end_of_word_suffix") or None, drops_unknown=lacks_bytes
+    )
     if lacks_bytes and (model.get("unk_token") is not None or model.get("byte_fallback") or shape.suffix):
         raise TokenizerFileError(f"{location}.vocab lacks bytes, for which there is another token")
     if model.get("ignore_merges") and (shape.suffix or shape.space_before):
@@ -481,7 +488,7 @@ def normalizer_of(document: dict[str, Any], splitting: Splitting, location: str)
 def splitting_and_record(
     document: dict[str, Any], n_merges: int, location: str
 ) -> tuple[Splitting, dict[str, Any]]:
-    """Return how texts are split, and bytemill's own record, empty in other tools' files. Raises as `read` does."""
+    """Return how texts are split, and bytemill's own record, empty in others' files. Raises as `read` does."""
     pre_tokenizer = document.get("pre_tokenizer")
     record = document["model"].get("bytemill")
     record = {} if record is None else checked_record(record, n_merges, f"{location}: model.bytemill")
