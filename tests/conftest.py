@@ -1,16 +1,18 @@
 """Fixtures that several test modules share."""
 
+import gc
 import importlib
 import os
 import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 import bytemill
@@ -60,6 +62,28 @@ def full_data_folder() -> Path | None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let an unexpected skip fail."""
     config.pluginmanager.register(unexpected_skips, "unexpected_skips")
+
+
+# Modules and tests live until the end. Walking through them again and again would take a tenth of the time.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector look at what the tests make alone, and less often."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let what libraries hold be freed at the end; they report it otherwise."""
+    gc.unfreeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for no doctests in the tests: what they import would be imported, programs included."""
+    return [found for found in (yield) if not isinstance(found, DoctestModule)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill import quickstart
 from bytemill.cli.quickstart import write_quickstart
+from bytemill.datasets import python_documents
 from bytemill.errors import CorpusError, OutputError, ShardError, TokenizerError
 from bytemill.quickstart import (
     END_OF_TEXT,
     TRAINING_STEP,
     QuickstartResult,
     file_documents,
-    python_documents,
     split,
 )
 from bytemill.quickstart import run as run_all

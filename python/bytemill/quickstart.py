@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import math
-import os
 import shlex
-import sysconfig
 import time
-import warnings
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.analysis.inspection import inspect, visible
+from bytemill.analysis.inspection import inspect
 from bytemill.analysis.summary import longest_words
 from bytemill.comparison import compare
 from bytemill.comparison.page import group_section
 from bytemill.corpus import Corpus, iter_texts
 from bytemill.data import TokenShards, encode_corpus
+from bytemill.datasets import python_documents
 from bytemill.errors import CorpusError, OutputError, ShardError
 from bytemill.report import Figure, Series, line_chart, render
 from bytemill.storage.input_check import check_folder_is_no_input
@@ -33,6 +30,7 @@ from bytemill.system.units import format_bytes, format_seconds
 from bytemill.training.pipeline import train
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Generator, Sequence
 
     from bytemill.comparison import Comparison
@@ -49,8 +47,6 @@ TRAINING_STEP = "training the tokenizer"
 
 _MIN_DOCUMENTS = 20
 """A corpus with fewer documents is cut into smaller ones, so that some can be set aside for validation."""
-_SKIPPED_FOLDERS = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
-_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _OTHER_SCRIPTS = (
     "Ça va? Grüß Gott! Καλημέρα κόσμε. Доброе утро.\n"
     "こんにちは、世界。 안녕하세요. नमस्ते दुनिया। مرحبا بالعالم\n"
@@ -124,18 +120,10 @@ class QuickstartResult:
         """Convert to JSON types."""
         counts = ("n_documents", "n_bytes", "n_tokens")
         shards = {part: {name: getattr(own, name) for name in counts} for part, own in self.shards.items()}
-        return {
-            "folder": str(self.folder),
-            "corpus": self.corpus,
-            "shards": shards,
-            "n_vocab": self.tokenizer.n_vocab,
-            "fingerprint": self.tokenizer.fingerprint,
-            "comparison": self.comparison.to_dict(),
-            "model": self.model and asdict(self.model),
-            "model_note": self.model_note,
-            "timings": self.timings,
-            "seconds": self.seconds,
-        }
+        own = {name: getattr(self, name) for name in ("corpus", "model_note", "timings", "seconds")}
+        tokenizer = {name: getattr(self.tokenizer, name) for name in ("n_vocab", "fingerprint")}
+        results = {"comparison": self.comparison.to_dict(), "model": self.model and asdict(self.model)}
+        return {"folder": str(self.folder), "shards": shards} | own | tokenizer | results
 
 
 def run(
@@ -196,8 +184,8 @@ def run(
     with step("comparing"):
         # The tokenizers of no merges, of the first 512, 1,024, … and finally of all tokens.
         sizes = [*(2**power for power in range(9, 32) if 2**power < tokenizer.n_vocab), tokenizer.n_vocab]
-        smaller = {"bytes": tokenizer.truncate(256 + len(tokenizer.special_tokens))}
-        smaller |= {f"{size:,} tokens": tokenizer.truncate(size) for size in sizes}
+        smaller = {f"{size:,} tokens": tokenizer.truncate(size) for size in sizes}
+        smaller = {"bytes": tokenizer.truncate(256 + len(tokenizer.special_tokens)), **smaller}
         comparison = compare(smaller, str(output / "validation.txt"), documents=END_OF_TEXT)
     model, model_note = None, None
     if model_steps < 1:
@@ -217,30 +205,6 @@ def run(
 # 1. Text: documents, of which a tenth is set aside.
 
 
-def python_documents() -> list[str]:
-    """Return the documentation topics and the docstrings of this Python, one document per topic or module.
-
-    The standard library is parsed, not imported.
-    """
-    documents: list[str] = []
-    with suppress(ImportError):
-        from pydoc_data.topics import topics
-
-        documents += [text + "\n" for name in sorted(topics) if (text := str(topics[name]).strip())]
-    library = Path(sysconfig.get_path("stdlib"))
-    for path in sorted(library.rglob("*.py")):
-        if _SKIPPED_FOLDERS.intersection(path.relative_to(library).parts[:-1]):
-            continue
-        # The library's own strings have invalid escapes, and some of its files are no valid source on purpose.
-        with suppress(OSError, SyntaxError, ValueError, RecursionError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            nodes = [n for n in ast.walk(ast.parse(path.read_bytes())) if isinstance(n, _WITH_DOCSTRING)]
-            if docstrings := list(filter(None, map(ast.get_docstring, nodes))):
-                # Escapes in the source can spell lone surrogates, which UTF-8 cannot encode.
-                documents.append("\n\n".join(docstrings).encode("utf-8", "replace").decode() + "\n")
-    return documents
-
-
 def file_documents(inputs: Sequence[str]) -> list[str]:
     """Return the documents of files, separated by `<|endoftext|>`. A few long ones are cut at line ends.
 
@@ -250,17 +214,13 @@ def file_documents(inputs: Sequence[str]) -> list[str]:
     Raises:
         CorpusError: A file cannot be read, or the corpus is empty or larger than `MAX_BYTES`.
     """
-    documents: list[str] = []
-    n_stored, n_bytes = Corpus(inputs).total_bytes or 0, 0  # compressed files hold more text than bytes
-    for text in iter_texts(list(inputs)):
-        n_bytes += len(text.encode())
-        if max(n_bytes, n_stored) > MAX_BYTES:
-            raise CorpusError(
-                f"the corpus has {format_bytes(max(n_bytes, n_stored))}; quickstart takes at most "
-                f"{format_bytes(MAX_BYTES)}",
-                hint="pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000",
-            )
-        documents += [document for document in text.split(END_OF_TEXT) if document.strip()]
+    texts = list(iter_texts(Corpus(inputs, limit_bytes=MAX_BYTES + 1)))
+    if sum(len(text.encode()) for text in texts) > MAX_BYTES:
+        raise CorpusError(
+            f"quickstart takes at most {format_bytes(MAX_BYTES)} of text, and the corpus has more",
+            hint="pass fewer files, or train on all of it: bytemill tokenizer train FILE --vocab-size 32000",
+        )
+    documents = [document for text in texts for document in text.split(END_OF_TEXT) if document.strip()]
     if len(documents) >= _MIN_DOCUMENTS:
         return documents
     of_lines = [document.splitlines(keepends=True) for document in documents]
@@ -283,24 +243,22 @@ def split(documents: Sequence[str]) -> tuple[list[str], list[str]]:
         what = "the corpus has fewer than two lines, which leaves nothing for validation"
         raise CorpusError(what, hint="pass more text: --corpus FILE...")
     order = sorted(range(len(documents)), key=lambda i: hashlib.sha256(documents[i].encode()).digest())
-    chosen = set(order[: max(1, len(documents) // 10)])
-    parts = ([text for i, text in enumerate(documents) if (i in chosen) == part] for part in (False, True))
-    return next(parts), next(parts)
+    validation = sorted(order[: max(1, len(documents) // 10)])
+    training = sorted(set(order) - set(validation))
+    return [documents[i] for i in training], [documents[i] for i in validation]
 
 
 def _prepare(folder: Path) -> None:
     """Create the folder, or reuse that of an earlier run, which has a `quickstart.json`."""
     mark = folder / "quickstart.json"
+    make_folder(folder)
     try:
-        is_used = folder.is_dir() and any(folder.iterdir()) and not mark.is_file()
+        is_empty = not any(folder.iterdir())
     except OSError as error:
         raise output_error(error, folder) from error
-    if is_used:
-        raise OutputError(
-            f"{folder} holds files that are not from an earlier quickstart",
-            hint="choose another folder: bytemill quickstart NAME",
-        )
-    make_folder(folder)
+    if not is_empty and not mark.is_file():
+        what = f"{folder} holds files that are not from an earlier quickstart"
+        raise OutputError(what, hint="choose another folder: bytemill quickstart NAME")
     write_json(mark, {"complete": False})
 
 
@@ -316,10 +274,8 @@ def _train_model(
 ) -> ModelResult:
     """Train and evaluate a model on the shards in `output`; the first words of validation documents are prompts."""
     from bytemill.experiment.statistics import unigram_bits
-    from bytemill.lm.device import pick_device
-    from bytemill.lm.evaluate import evaluate_text
-    from bytemill.lm.generation.decoding import generate
-    from bytemill.lm.loss import token_byte_counts
+    from bytemill.lm.evaluate import score_shards
+    from bytemill.lm.generation.text_generation import sample_text
     from bytemill.lm.training.config import resolve
     from bytemill.lm.training.metrics_log import read_metrics
     from bytemill.lm.training.saved_model import load_trained
@@ -350,20 +306,18 @@ def _train_model(
         [(own["step"], own["loss"]) for own in read_metrics(folder.metrics, kind) if own["loss"] is not None]
         for kind in ("step", "validation")
     )
-    model = load_trained(folder.path, str(pick_device())).model
-    byte_counts = token_byte_counts(tokenizer)
-    score = evaluate_text(model, ids, byte_counts, stride=max(1, context // 2))
-    unigram = unigram_bits(np.bincount(train_ids, minlength=tokenizer.n_vocab))[ids[1:]]
-    unigram_of_text = unigram[byte_counts.counts.numpy()[ids[1:]] > 0]  # special tokens have no bytes
-    stop = frozenset(tokenizer.special_tokens.values())
-    samples: list[tuple[str, str]] = []
-    for seed, text in enumerate(validation[:3]):
-        prompt = " ".join(text.split()[:5])
-        prompt_ids = tokenizer.encode(prompt, allowed_special="none") or [tokenizer.eot_token]
-        new = generate(model, prompt_ids, 80, temperature=0.8, top_p=0.95, stop_ids=stop, seed=seed)[0]
-        samples.append((prompt, tokenizer.decode([token for token in new if token not in stop])))
+    model = load_trained(folder.path).model
+    score = score_shards(model, tokenizer, output / "validation", stride=max(1, context // 2))
+    bits = unigram_bits(np.bincount(train_ids, minlength=tokenizer.n_vocab))[ids[1:]]
+    text_bits = bits[
+        ~np.isin(ids[1:], list(tokenizer.special_tokens.values()))
+    ]  # special tokens have no bytes
+    prompts = [" ".join(text.split()[:5]) for text in validation[:3]]
+    samples = [
+        (prompt, sample_text(model, tokenizer, prompt, 80, seed)) for seed, prompt in enumerate(prompts)
+    ]
     scores = {
-        "unigram": (math.log(2) * unigram.mean().item(), unigram_of_text.sum().item() / score.n_bytes),
+        "unigram": (math.log(2) * bits.mean().item(), text_bits.sum().item() / score.n_bytes),
         "the model": (score.loss, score.bits_per_byte),
     }
     return ModelResult(str(folder.path), model.n_parameters(), n_steps, learning, validated, scores, samples)
@@ -378,40 +332,25 @@ def _page(result: QuickstartResult) -> str:
         "quickstart.html",
         "bytemill.report",
         result=result,
-        corpus=_visible(result.corpus),
         tokenizer_seconds=result.timings[TRAINING_STEP],
         comparison=group_section(result.comparison, "text", 0),
         other_sample=inspect(tokenizer, _OTHER_SCRIPTS),
         merges=list(zip(tokenizer.merges, tokenizer.merge_counts or [], strict=True))[:48],
         longest_words=[token for _, token in longest_words(tokenizer, 24)],
-        model=model,
-        torch_is_missing="torch" in (result.model_note or ""),
         loss=model and _loss(model),
         scores=model and [(f"{bits:.2f}", name) for name, (_, bits) in model.scores.items()],
-        samples=[] if model is None else [tuple(map(_visible, sample)) for sample in model.samples],
         times=[(format_seconds(seconds), step) for step, seconds in result.timings.items()],
-        commands=[(purpose.capitalize(), _visible(line)) for purpose, line in result.commands],
     )
-
-
-def _visible(text: str) -> str:
-    """Make lines visible, which may hold control characters and, in file names, invalid UTF-8."""
-    return "\n".join(visible(os.fsencode(line)) for line in text.split("\n"))
 
 
 def _loss(model: ModelResult) -> Figure:
     """Draw training and validation loss over steps, with the unigram distribution as a level."""
     unigram, final = (loss for loss, _ in model.scores.values())
     validation = Series("validation text", 1, model.validation_curve)
-    training = Series("training text", 2, model.curve, has_dots=False)
-    chart = line_chart(
-        "loss-chart",
-        "Loss by step",
-        f"Falling lines; the loss on the validation text ends at {final:.2f} nats per token.",
-        [line for line in (validation, training) if line.points],
-        x_axis="step",
-        y_axis="nats per token",
-        levels=[("unigram", unigram)],
-    )
+    lines = [validation, Series("training text", 2, model.curve, has_dots=False)]
+    about = f"Falling lines; the loss on the validation text ends at {final:.2f} nats per token."
+    drawn = [line for line in lines if line.points]
+    axes = {"x_axis": "step", "y_axis": "nats per token"}
+    chart = line_chart("loss-chart", "Loss by step", about, drawn, levels=[("unigram", unigram)], **axes)
     caption = "Loss during training: lower is better. The dashed line knows only how often each token occurs."
     return Figure(chart, caption)

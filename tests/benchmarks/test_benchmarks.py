@@ -213,9 +213,21 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-def test_encoding_is_timed_beside_tiktoken_through_every_interface(text: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "interfaces",
+    [
+        ("array", "batch array", "short list", "decode array"),
+        pytest.param(
+            ("array", "batch", "batch array", "files", "short list", "decode array", "decode list"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["some", "all"],
+)
+def test_encoding_is_timed_beside_tiktoken_through_interfaces(
+    text: Path, tmp_path: Path, interfaces: tuple[str, ...]
+) -> None:
     options = ("--text", text, "--megabytes", "0.1", "--repeat", "1", "--vocab", "trained-400")
-    interfaces = ("array", "batch", "batch array", "files", "short list", "decode array", "decode list")
     chosen = ("--interfaces", ",".join(interfaces), "--tools", "bytemill,tiktoken")
     rows = run("encode", *options, *chosen, folder=tmp_path)["rows"]
     assert [(row["tool"], row["interface"]) for row in rows] == [

@@ -377,6 +377,17 @@ def test_eval_scores_tasks_beside_another_model_and_training_data(trained: str, 
     first, second = json.loads(outcome.out)["tasks"]
     assert (first["task"], second["task"], first["n_items"]) == ("arc", "gsm8k", 3)
     assert {row["measure"]: row["against"]["p"] for row in first["measures"]}["bytes"] == 1
+    assert all(row["corrected_p"] == 1 for row in (*first["measures"], *second["measures"]))
+    assert "p is corrected for 7 comparisons (Holm)" in searched.out
+    for options, message in (
+        ("--max-tokens 5", "gsm8k in scores.jsonl were made with max-tokens 4, not 5"),
+        ("--max-tokens 4 --samples 2 --temperature 1", "made with samples 1, not 2"),
+        ("--chat", "arc in scores.jsonl were made with chat False, not True"),
+    ):
+        line = f"lm eval {trained} --task arc=arc.jsonl --task gsm8k=sums.jsonl {options}"
+        refused = run(f"{line} --against scores.jsonl")
+        assert message in refused.err
+        assert "hint: compare models with the same settings: " in refused.err
     assert "of other items" in run(own, "--against", "scores.jsonl", "--limit", "2").err
     for words, message in (
         ("--task arcc=arc.jsonl", "did you mean arc?"),
@@ -517,3 +528,24 @@ def test_a_number_of_devices_that_does_not_divide_the_batch_is_an_error(data: st
     assert "cannot be divided evenly among 3 processes" in outcome.err
     assert "hint: start 1, 2 or 4 processes, or change --training.batch-size" in outcome.err
     assert not Path("mine").exists()
+
+
+def test_plan_prints_the_run_of_a_depth(run: Run) -> None:
+    options = ("--model.vocab-size", "500", "--model.context-length", "64")
+    planned = json.loads(run("lm", "plan", "--depth", "2", *options, "--json").out)
+    assert planned["run"]["model.d_model"] == 128
+    assert planned["training_tokens"] == planned["run"]["tokens"]
+    assert planned["batch_size"] == planned["run"]["training.batch_size"]
+    text = run("lm", "plan", "--depth", "2", *options).out
+    assert f"optimizer.learning_rate  {planned['run']['optimizer.learning_rate']:g}" in text
+    assert "there is nothing to plan" in run("lm", "plan").err
+
+
+def test_a_draft_guesses_for_the_model(run: Run, trained: str) -> None:
+    command = f"lm generate {trained} 'the cat' --max-tokens 20 --temperature 0"
+    plain = run(command)
+    for draft in ("ngram", str(trained)):
+        outcome = run(f"{command} --draft {draft}")
+        assert outcome.out == plain.out
+        assert "tokens per pass of the model" in outcome.err
+    assert "draft-tokens" in run(f"{command} --draft ngram --draft-tokens 0").err

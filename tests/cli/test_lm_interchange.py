@@ -1,6 +1,7 @@
 """`bytemill lm import`, `export` and `train --init-from`."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -73,17 +74,36 @@ def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa
     run(f"lm export {trained} -o hf -q")
     imported = run("lm import hf -o in --json")
     assert json.loads(imported.out)["model"]["num_layers"] == 1
-    unknown = run("lm generate hf a")
-    hint = "hint: import it first: bytemill lm import {1} -o {0}-imported"
-    assert hint.format("hf", "hf") in unknown.err
-    for line in ("lm generate out.gguf a", "lm chat out.gguf", "lm tune sft out.gguf --data.train shards"):
-        assert hint.format("out", "out.gguf") in run(line).err
-    assert run("lm import out.gguf -o out-imported").status == 0
-    texts = [
-        run(f"lm generate {folder} a --temperature 0 --max-tokens 8").out
-        for folder in (trained, "out-imported")
-    ]
-    assert texts[0] == texts[1]
+    unknown = run("lm export hf -o again")
+    assert "hint: import it first: bytemill lm import hf -o hf-imported" in unknown.err
+
+
+def test_models_of_other_programs_are_used_by_path(trained: str, run: Run):  # noqa: F811
+    for options in ("-o hf -q", "-o out.gguf -q"):
+        assert run(f"lm export {trained} {options}").status == 0
+    generate = "a --temperature 0 --max-tokens 8"
+    expected = run(f"lm generate {trained} {generate}").out
+    for name, kind in (("hf", "LlamaForCausalLM of transformers"), ("out.gguf", "llama of llama.cpp (F32)")):
+        first, second = (run(f"lm generate {name} {generate}") for _ in range(2))
+        assert first.out == second.out == expected
+        assert f"note: imported {kind} for this and later commands: " in first.err
+        assert "note" not in second.err
+        score = json.loads(run(f"lm eval {name} --text corpus.txt --json -q").out)
+        assert score["texts"]["corpus.txt"]["n_tokens"] > 100
+        planned = json.loads(run(f"lm plan {name} --json").out)
+        own = json.loads(run(f"lm plan {trained} --json").out)
+        assert planned == own | {"model": name}
+    assert "has no chat template" in run("lm chat out.gguf").err
+    tuned = run(
+        "lm train --init-from hf --data.train shards --training.steps 1 --run.folder tuned --print-config"
+    )
+    folder = re.search(r'init_from = "(.*models.*)"', tuned.out)
+    assert folder
+    assert (Path(folder[1]) / "model.json").exists()
+    os.utime("hf/model.safetensors")
+    assert "note: imported" in run(f"lm generate hf {generate}").err
+    Path("hf/config.json").write_text("{}")
+    assert "error: hf/config.json" in run(f"lm generate hf {generate}").err
 
 
 def test_an_export_is_uploaded_with_a_card(trained: str, run: Run, hub: Hub):  # noqa: F811

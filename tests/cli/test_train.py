@@ -14,7 +14,8 @@ import pytest
 import tokenizers
 
 import bytemill
-from bytemill.cli.tokenizer_options import checkpoint_folder, training_resume_hint
+from bytemill.cli.tokenizer_options import training_resume_hint
+from bytemill.training.options import checkpoint_folder
 
 Run = Callable[..., Any]
 
@@ -285,7 +286,7 @@ def test_an_interruption_promises_to_resume_from_a_checkpoint_or_counts(work: Pa
     def note(folder: Path, counts: str | None) -> str:
         return training_resume_hint(Path("a.json"), folder, counts)
 
-    folder = checkpoint_folder(Path("a.json"), None)
+    folder = checkpoint_folder(Path("a.json"))
     in_units = training_resume_hint(Path("a.json"), folder, None, in_units=True)
     assert in_units.endswith("run the same command again to resume after the units that are finished")
     assert folder == Path(".a.json.counting")
@@ -294,7 +295,6 @@ def test_an_interruption_promises_to_resume_from_a_checkpoint_or_counts(work: Pa
     assert "to start over" in note(folder, None)
     (folder / "journal.json").write_text("{}")
     assert "to resume from the last checkpoint" in note(folder, None)
-    assert checkpoint_folder(Path("a.json"), "c.counts") == Path(".c.counts.counting")
     assert "to start over" in note(Path("none"), "c.counts")
     Path("c.counts").write_text("")
     assert "to train on the counts in c.counts" in note(Path("none"), "c.counts")

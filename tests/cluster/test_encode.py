@@ -43,7 +43,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     ("layout", "name"),
     [
         pytest.param(
-            layout, name, marks=() if layout == "npy" or name == "framed and split" else pytest.mark.slow
+            layout,
+            name,
+            marks=()
+            if layout == "npy" or (name == "framed and split" and layout in ("llmc", "megatron"))
+            else pytest.mark.slow,
         )
         for layout in sorted(LAYOUTS)
         for name in OPTIONS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cyclopts import App, CycloptsError
 
-from bytemill.cli.options import CorpusOptions
+from bytemill.cli.options import CorpusArguments
 from bytemill.cli.summaries import corpus_notes
 from bytemill.corpus import CorpusCounts, parse_bytes
 from bytemill.corpus.formats import FORMATS
@@ -17,11 +17,11 @@ from bytemill.errors import CorpusError
 from .conftest import read, texts_of
 
 
-def parsed(*arguments: str) -> CorpusOptions:
+def parsed(*arguments: str) -> CorpusArguments:
     app = App(name="test", result_action="return_value")
 
     @app.default
-    def command(*inputs: str, corpus: CorpusOptions = CorpusOptions()) -> CorpusOptions:  # noqa: B008
+    def command(*inputs: str, corpus: CorpusArguments = CorpusArguments()) -> CorpusArguments:  # noqa: B008
         return corpus
 
     return app(arguments, exit_on_error=False, print_error=False)
@@ -80,7 +80,7 @@ def test_an_unknown_format_is_an_error_that_lists_the_known_ones(tmp_path: Path)
         parsed("--format", "xlsx").corpus([str(tmp_path / "a.txt")])
     for name in FORMATS:
         assert name in str(caught.value.hint)
-        assert re.search(rf"\b{name}\b", inspect.getsource(CorpusOptions))
+        assert re.search(rf"\b{name}\b", inspect.getsource(CorpusArguments))
 
 
 @pytest.mark.parametrize("text", ["", "GB", "2 XB", "-1", "1e3", "1.5.2", "0x10", "2GB!"])

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.command_server import PYTHON
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -119,6 +120,7 @@ class Session:
 
     def __init__(self, folder: Path, commands_folder: Path | None = None) -> None:
         self._python: subprocess.Popen[str] | None = None
+        self._interpreter = commands_folder / PYTHON if commands_folder else Path(sys.executable)
         path = os.environ["PATH"]
         dropped = {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}
         self.environment = {name: value for name, value in os.environ.items() if name not in dropped} | {
@@ -142,7 +144,7 @@ class Session:
         """Execute code in the Python process of the page and return what it prints."""
         if self._python is None:
             self._python = subprocess.Popen(
-                [sys.executable, PYTHON_SESSION],
+                [self._interpreter, "-c", PYTHON_SESSION.read_text(encoding="utf-8")],
                 env=self.environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

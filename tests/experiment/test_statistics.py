@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytemill.experiment.accuracy_table import accuracy_rows
+from bytemill.experiment.accuracy_table import accuracy_rows, corrected
 from bytemill.experiment.statistics import (
     accuracy,
     accuracy_difference,
@@ -182,5 +183,12 @@ def test_accuracies_are_also_shown_on_clean_items_and_by_group():
     assert {name: own.n for name, own in row.by_group.items()} == {"a": 2, "b": 1}
     assert row.against is not None
     assert row.against.n_first == 1
+    assert row.corrected_p is None
+    other = replace(row, against=replace(row.against, p=0.02))
+    (first,), (second, untested) = corrected(
+        [[other], [replace(other, against=replace(row.against, p=0.03)), row]]
+    )
+    assert (row.against.p, untested.corrected_p) == (1.0, 1.0)
+    assert (first.corrected_p, second.corrected_p) == (pytest.approx(0.06), pytest.approx(0.06))
     (alone,) = accuracy_rows({"sum": [1]}, groups=[""], overlapping=[True])
     assert (alone.clean, alone.by_group, alone.against) == (None, {}, None)

@@ -290,7 +290,9 @@ def test_the_alphabet_is_the_same_in_the_core() -> None:
     assert encoder.vocab() == {i: bytes([i]) for i in range(256)}
 
 
-@pytest.mark.parametrize("name", ["r50k_base", "cl100k_base", "o200k_base"])
+@pytest.mark.parametrize(
+    "name", ["r50k_base", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)]
+)
 def test_published_files_use_the_fast_loader(shared_data: Path, name: str) -> None:
     data = (shared_data / f"{name}.tiktoken").read_bytes()
     assert_same_as_reference(data, fast=True)

@@ -30,6 +30,7 @@ import torch.distributed.fsdp
 
 from bytemill.lm.training import preparation, run_checkpoint, save_and_resume, trainer
 from bytemill.lm.training.config import resolve
+from bytemill.lm.tuning.tune import tune
 
 sys.path.insert(0, str(Path(__file__).parent))
 import parallel_checks
@@ -51,7 +52,7 @@ def run_rank(rank: int, request: dict[str, Any], folder: str) -> None:
         if name := request.get("check"):
             getattr(parallel_checks, name)(rank, n, **request["options"])
             return
-        trainer.train(resolve([("the test", request["config"])]))
+        tune(resolve([("the test", request["config"])]))
     except BaseException as error:
         Path(folder, f"error_{rank}").write_text(f"{type(error).__name__}: {error}")
     finally:

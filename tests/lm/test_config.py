@@ -137,7 +137,7 @@ def test_every_setting_has_its_help():
         ("optimizer.spike_norm", -2.0, "optimizer.spike_norm is -2.0", "at least 0"),
         ("schedule.decay_shape", "sqrt", "schedule.decay_shape is 'sqrt'", "linear, 1-sqrt"),
         ("training.batch_ramp_steps", -1, "training.batch_ramp_steps is -1", "at least 0"),
-        ("optimizer.name", "lion", "optimizer.name is 'lion'", "adamw, muon, sgd"),
+        ("optimizer.name", "lion", "optimizer.name is 'lion'", "adamw, muon, soap, sgd"),
         ("optimizer.learning_rate", float("nan"), "learning_rate is nan", "finite"),
         ("data.train", [3], "data.train is", None),
         ("model.preset", "huge", "unknown preset 'huge'", "tinystories"),

@@ -85,7 +85,7 @@ ORIGINAL_MUON = {"optimizer__muon_method": "newton_schulz", "optimizer__muon_sca
     [
         ("ddp", KINDS[0]),
         ("fsdp", KINDS[1]),
-        ("fully_sharded", KINDS[0]),
+        pytest.param("fully_sharded", KINDS[0], marks=pytest.mark.slow),  # resumed below
         pytest.param("sharded_optimizer", KINDS[1], marks=pytest.mark.slow),
     ],
 )

@@ -21,6 +21,7 @@ from bytemill.lm.generation.decoding import (
     next_tokens,
     sample_continuations,
 )
+from bytemill.lm.generation.sampling import draw_rows
 from bytemill.lm.generation.text_generation import (
     GenerationOptions,
     StopStrings,
@@ -128,6 +129,24 @@ def test_ids_are_drawn_as_often_as_is_likely_and_never_if_they_are_cut_off(n: in
     assert not counts[~possible].any()
     expected = probabilities[possible] / probabilities[possible].sum() * 5000
     assert expected.size == 1 or chisquare(counts[possible], expected).pvalue > 1e-3
+
+
+@given(
+    st.integers(0, 1000),
+    st.sampled_from([1, 3, 255, 256, 257, 1000]),
+    st.sampled_from([0.01, 0.7, 1.0, 50.0]),
+)
+def test_rows_are_drawn_at_once_as_each_alone(seed: int, n_ids: int, temperature: float):
+    logits = 20 * torch.randn(5, n_ids, generator=torch.Generator().manual_seed(seed))
+    logits[:, torch.rand(n_ids, generator=torch.Generator().manual_seed(seed)) < 0.3] = -torch.inf
+    logits[:, seed % n_ids] = 0.0
+    before = logits.clone()
+    generators = [[torch.Generator().manual_seed(seed + row) for row in range(5)] for _ in range(2)]
+    ids, log_probabilities = draw_rows(logits, temperature, generators[0])
+    alone = [next_log_probabilities(row, SamplingParameters(temperature=temperature)) for row in logits]
+    torch.testing.assert_close(log_probabilities, torch.stack(alone))
+    assert ids == [draw(row, generator) for row, generator in zip(alone, generators[1], strict=True)]
+    assert torch.equal(logits, before)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bytemill.lm import ModelConfig, TransformerLM
-from bytemill.lm.optim import SGD, AdamW, Muon, base, clip_gradients, muon_groups, parameter_groups
-from bytemill.lm.optim.muon import coefficients, orthogonal
+from bytemill.lm.optim import SGD, SOAP, AdamW, Muon, base, clip_gradients, muon_groups, parameter_groups
+from bytemill.lm.optim.muon import balanced, coefficients, orthogonal
+from bytemill.lm.optimizers import OPTIMIZERS
 from bytemill.lm.schedule import constant, cosine_with_warmup, warmup_stable_decay
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def test_moments_of_bfloat16_weights_are_float32() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("make", [AdamW, Muon, SGD])
+@pytest.mark.parametrize("make", [AdamW, Muon, SGD, SOAP])
 def test_an_optimizer_continues_from_its_saved_state_bit_for_bit(
     make: Callable[..., torch.optim.Optimizer], dtype: torch.dtype
 ) -> None:
@@ -136,7 +137,7 @@ def test_an_optimizer_continues_from_its_saved_state_bit_for_bit(
 
 
 def test_parameters_without_gradient_do_not_change() -> None:
-    for make in (AdamW, Muon, SGD):
+    for make in (AdamW, Muon, SGD, SOAP):
         p = nn.Parameter(torch.ones(2, 2))
         make([p]).step()
         assert torch.equal(p, torch.ones(2, 2))
@@ -204,14 +205,14 @@ def test_muon_refuses_unknown_methods_and_scalings() -> None:
         Muon([nn.Parameter(torch.ones(2, 2))], scaling="rms")  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("options", [{}, {"nesterov": False}, {"variance_beta": 0.9, "cautious": True}])
 def test_stacks_of_matrices_have_the_updates_of_single_ones(
-    monkeypatch: pytest.MonkeyPatch, nesterov: bool
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     random = torch.Generator().manual_seed(0)
     shapes = [(6, 4), (4, 9), (6, 4), (4, 4), (4, 9), (6, 4)]
     ours, theirs = ([nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
-    optimizers = [Muon(each, nesterov=nesterov, weight_decay=0.1) for each in (ours, theirs)]
+    optimizers = [Muon(each, weight_decay=0.1, **options) for each in (ours, theirs)]
     monkeypatch.setattr(optimizers[0], "_update_matrices", optimizers[0]._update_stacks)
     for _ in range(3):
         for a, b in zip(ours, theirs, strict=True):
@@ -238,10 +239,130 @@ def test_muon_leaves_vectors_and_embeddings_to_adamw() -> None:
     first = model.layers[0]
     assert by_algorithm[id(first.get_parameter("attn.q_proj.weight"))] == "muon"
     assert by_algorithm[id(first.get_parameter("attn.q_proj.bias"))] == "adamw"
-    with pytest.raises(ValueError, match="Muon is for matrices"):
+    with pytest.raises(ValueError, match="muon is for matrices"):
         Muon([{"params": [nn.Parameter(torch.ones(3))], "algorithm": "muon"}])
     with pytest.raises(ValueError, match="choose 'muon' or 'adamw'"):
         Muon([{"params": [nn.Parameter(torch.ones(3, 3))], "algorithm": "moun"}])
+
+
+def test_balanced_rows_have_equal_usual_sizes_and_the_norm_of_the_whole() -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.tensor([[0.1], [1.0], [3.0], [10.0]])
+    for shape in ((4, 3), (2, 4, 3)):
+        variance = torch.zeros(*shape[:-1], 1)
+        update = scaled = torch.zeros(shape)
+        for _ in range(400):
+            update = torch.randn(shape, generator=generator) * sizes
+            scaled = balanced(update, variance, 0.99)
+            torch.testing.assert_close(scaled.norm(dim=(-2, -1)), update.norm(dim=(-2, -1)))
+        torch.testing.assert_close(variance.sqrt(), sizes.expand_as(variance), rtol=0.2, atol=0)
+        usual = scaled / (update / variance.sqrt())
+        torch.testing.assert_close(usual, usual[..., :1, :1].expand_as(usual))
+    wide = torch.zeros(1, 9)
+    balanced(torch.ones(4, 9), wide, 0.5)
+    torch.testing.assert_close(wide, torch.full((1, 9), 0.5))
+
+
+def stepped(make: Any, weights: torch.Tensor, **options: Any) -> torch.Tensor:
+    """Return the weights after three steps of an optimizer."""
+    own = [nn.Parameter(weights.clone())]
+    return run(own, make(own, lr=1e-3, **options), 3)[0].detach()
+
+
+@pytest.mark.parametrize("make", [AdamW, Muon, SOAP])
+def test_cautious_decay_spares_the_weights_that_the_update_makes_larger(make: Any) -> None:
+    weights = torch.randn(6, 5, generator=torch.Generator().manual_seed(3))
+    free, decayed, cautious = (
+        stepped(make, weights, **options)
+        for options in ({"weight_decay": 0.0}, {"weight_decay": 0.1}, {"weight_decay": 0.1, "cautious": True})
+    )
+    grows = (free - weights) * weights > 0
+    assert grows.any()
+    assert not grows.all()
+    # Where the update pushes away from 0 in every step, there is no decay; where it pushes to 0, the full one.
+    spared = (cautious - free).abs() < 1e-9
+    full = (cautious - decayed).abs() < 1e-7
+    assert spared.any()
+    assert full.any()
+    assert ((cautious.abs() <= free.abs() + 1e-9) & (cautious.abs() >= decayed.abs() - 1e-6)).all()
+
+
+def soap_by_the_book(
+    weights: torch.Tensor,
+    gradients: list[torch.Tensor],
+    every: int,
+    q_left: torch.Tensor,
+    q_right: torch.Tensor,
+) -> torch.Tensor:
+    """SOAP of one matrix, from its definition and the eigenvectors of the first gradient's products."""
+    lr, beta_1, beta_2, beta, eps, decay = 0.01, 0.9, 0.8, 0.7, 1e-8, 0.1
+    first = gradients[0]
+    left, right = (1 - beta) * first @ first.T, (1 - beta) * first.T @ first
+    for q, side in ((q_left, left), (q_right, right)):  # those of the eigenvalue 0 are arbitrary
+        values = q.T @ side @ q
+        torch.testing.assert_close(q.T @ q, torch.eye(len(q)).double())
+        torch.testing.assert_close(values, torch.diag(torch.diag(values)))
+        assert (torch.diag(values).diff() <= 1e-12).all()
+    mean, variance = torch.zeros_like(weights), torch.zeros_like(weights)
+    for t, gradient in enumerate(gradients[1:], start=1):
+        mean = beta_1 * mean + (1 - beta_1) * gradient
+        variance = beta_2 * variance + (1 - beta_2) * (q_left.T @ gradient @ q_right) ** 2
+        step = (
+            q_left.T @ mean @ q_right / (variance.sqrt() + eps) * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+        )
+        weights = (1 - lr * decay) * (weights - lr * q_left @ step @ q_right.T)
+        left = beta * left + (1 - beta) * gradient @ gradient.T
+        right = beta * right + (1 - beta) * gradient.T @ gradient
+        if t % every == 0:
+            rows, columns = (
+                torch.diag(q.T @ side @ q).argsort(descending=True)
+                for q, side in ((q_left, left), (q_right, right))
+            )
+            variance = variance[rows][:, columns]
+            q_left = torch.linalg.qr(left @ q_left[:, rows])[0]
+            q_right = torch.linalg.qr(right @ q_right[:, columns])[0]
+    return weights
+
+
+@pytest.mark.parametrize("every", [1, 3, 100])
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 7)])
+def test_soap_equals_its_definition(shape: tuple[int, int], every: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    weights, *gradients = (torch.randn(shape, generator=generator).double() for _ in range(13))
+    ours = nn.Parameter(weights.clone())
+    optimizer = SOAP([ours], 0.01, (0.9, 0.8), preconditioner_beta=0.7, weight_decay=0.1, every=every)
+    bases: list[torch.Tensor] = []
+    for gradient in gradients:
+        ours.grad = gradient.clone()
+        optimizer.step()
+        bases = bases or [optimizer.state[ours][f"{side}_basis"].clone() for side in ("left", "right")]
+    torch.testing.assert_close(ours.detach(), soap_by_the_book(weights, gradients, every, *bases))
+
+
+def test_soap_without_rotation_is_adam() -> None:
+    ours, theirs = parameters([[4, 3]], 5), parameters([[4, 3]], 5)
+    soap = SOAP(ours, 0.01, (0.9, 0.95), weight_decay=0.0, max_dim=0)
+    ours[0].grad = torch.ones(4, 3)
+    soap.step()  # the first gradient has no update
+    run(ours, soap, 5)
+    run(theirs, AdamW(theirs, 0.01, (0.9, 0.95), weight_decay=0.0), 5)
+    assert_close(ours, theirs)
+
+
+def test_the_state_of_soap_has_the_planned_size() -> None:
+    model = TransformerLM(TINY, seed=1)
+    optimizer = SOAP(muon_groups(model, algorithm="soap"))
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    tensors = [
+        each
+        for state in optimizer.state.values()
+        for each in state.values()
+        if isinstance(each, torch.Tensor)
+    ]
+    n_bytes = sum(each.numel() * each.element_size() for each in tensors)
+    assert n_bytes == OPTIMIZERS["soap"].state_bytes(TINY, model.n_parameters(), 0)
 
 
 def test_vectors_do_not_decay() -> None:
@@ -263,7 +384,12 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda m: AdamW(parameter_groups(m), lr=3e-3), lambda m: Muon(muon_groups(m), method="polar_express")],
+    [
+        lambda m: AdamW(parameter_groups(m), lr=3e-3),
+        lambda m: Muon(muon_groups(m), method="polar_express"),
+        lambda m: Muon(muon_groups(m), variance_beta=0.95, cautious=True),
+        lambda m: SOAP(muon_groups(m, 1e-2, 3e-3, algorithm="soap")),
+    ],
 )
 def test_a_model_overfits_a_batch(make: Callable[[TransformerLM], torch.optim.Optimizer]) -> None:
     model = TransformerLM(TINY, seed=1)
@@ -331,13 +457,13 @@ def test_other_schedules() -> None:
 
 
 @pytest.mark.parametrize("name", ["add_param_group", "zero_grad", "state_dict"])
-@pytest.mark.parametrize("kind", [SGD, AdamW, Muon])
+@pytest.mark.parametrize("kind", [SGD, AdamW, Muon, SOAP])
 def test_methods_are_torchs_without_the_wrapper_that_imports_the_compiler(kind: Any, name: str):
     """`test_trainer` checks in a separate process that nothing else imports the compiler."""
     assert getattr(kind, name) is getattr(torch.optim.Optimizer, name).__wrapped__
 
 
-@pytest.mark.parametrize("make", [SGD, AdamW, Muon])
+@pytest.mark.parametrize("make", [SGD, AdamW, Muon, SOAP])
 def test_gradients_become_none_or_zero(make: Any):
     parameter = torch.nn.Parameter(torch.ones(2, 2))
     optimizer = make([parameter])

@@ -2,9 +2,11 @@
 
 The server is this file as a program. `quick_command` starts it and writes an executable `bytemill` that passes its
 arguments, its folder, its environment and its standard streams to the server, and ends with the status of the command.
+Beside it is `quick-python`, which runs `-c CODE` in the same way. The processes that a command starts are that one too.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -15,12 +17,27 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+PYTHON = "quick-python"
+
+_IMPORTED = (
+    *("torch", "torch.fx.experimental.symbolic_shapes", "scipy.stats", "jinja2", "gguf", "huggingface_hub"),
+    *(
+        f"bytemill.cli.{name}"
+        for name in ("tokenizer", "data", "data_convert", "lm", "lm_training", "experiment")
+    ),
+    *("bytemill.lm.training.trainer", "bytemill.lm.evaluate", "bytemill.lm.interchange.export_model"),
+    *("bytemill.lm.interchange.import_model", "bytemill.lm.tuning.tune", "bytemill.experiment.runner"),
+)
+"""What several commands import."""
+
 # -S, -E and -s: nothing is imported that the client does not need. What is closed here reads and writes nothing there.
 _CLIENT = """#!{python} -SEs
 import json, os, socket, sys
 while (lowest := os.open(os.devnull, os.O_RDWR)) < 3:
     pass
 os.close(lowest)
+if {is_python} and sys.argv[1:2] != ["-c"]:
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
     request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
@@ -33,9 +50,11 @@ with socket.socket(socket.AF_UNIX) as server:
 @contextlib.contextmanager
 def quick_command(folder: Path) -> Iterator[Path]:
     """Start the server, and yield a folder for PATH with the command. The caller has a system with `fork`."""
-    address, client = str(folder / "server"), folder / "bytemill"
-    client.write_text(_CLIENT.format(python=sys.executable, address=address))
-    client.chmod(0o755)
+    address = str(folder / "server")
+    for client in (folder / "bytemill", folder / PYTHON):
+        is_python = client.name == PYTHON
+        client.write_text(_CLIENT.format(python=sys.executable, address=address, is_python=is_python))
+        client.chmod(0o755)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}  # torch reads it when it is imported
     command = [sys.executable, __file__, address]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment) as server:
@@ -50,10 +69,13 @@ def quick_command(folder: Path) -> Iterator[Path]:
 
 def serve(address: str) -> None:
     """Run commands for ever."""
-    import torch  # noqa: F401
+    for name in _IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    from bytemill.lm.training import preparation
 
-    import bytemill.lm.training.saved_model
-    import bytemill.lm.training.trainer  # noqa: F401
+    preparation.matmul_rate = lambda *_, **__: 1e10  # which takes a third of a second to measure
+    sys.executable = str(Path(address).with_name(PYTHON))
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that have ended leave nothing behind
     with socket.socket(socket.AF_UNIX) as listener:
@@ -103,10 +125,15 @@ def _run(request: tuple[list[str], str, dict[str, str]], descriptors: list[int])
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
-        sys.argv = ["bytemill", *arguments]
-        from bytemill.cli import main
+        if arguments[:1] == ["-c"]:
+            sys.argv = ["-c", *arguments[2:]]
+            exec(arguments[1], {"__name__": "__main__"})  # noqa: S102 (what a test or the package starts)
+            status = 0
+        else:
+            sys.argv = ["bytemill", *arguments]
+            from bytemill.cli import main
 
-        status = main() or 0
+            status = main() or 0
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     finally:

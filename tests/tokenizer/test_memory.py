@@ -154,10 +154,10 @@ def outcomes(cases: list[str], n_bytes: int, *limits: int) -> list[str]:
 
 def test_running_out_of_address_space_raises_and_the_process_continues() -> None:
     """A failed allocation aborts a Rust program unless it uses a fallible call."""
-    found = outcomes(ALL_CASES, 3 * MB, 1 * MB, 5 * MB, 16 * MB)
-    assert len(found) == 3 * len(ALL_CASES)
+    found = outcomes(ALL_CASES, 3 * MB, 1 * MB, 8 * MB)
+    assert len(found) == 2 * len(ALL_CASES)
     assert [line for line in found if not line.partition(": ")[2].startswith(ALLOWED)] == []
-    assert sum(line.endswith(": done") for line in found) < 2 * len(ALL_CASES)
+    assert sum(line.endswith(": done") for line in found) < 1.3 * len(ALL_CASES)
 
 
 def test_iterating_over_five_megabytes_takes_less_than_one() -> None:

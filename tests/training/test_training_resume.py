@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import bytemill
 from bytemill import Corpus
 from bytemill.training.counting import CountingSettings, count_corpus
 from bytemill.training.counts import CountedCorpus
@@ -186,3 +187,22 @@ def test_ctrl_c_and_errors_keep_the_journal_and_its_files_alone(tmp_path: Path) 
     journal = json.loads((tmp_path / "work" / "journal.json").read_text())
     needed = {run["name"] for run in json.loads(journal["state"])["runs"]}
     assert kept == {"journal.json"} | needed
+
+
+def test_what_a_run_left_that_was_killed_when_its_counts_were_saved_is_removed(tmp_path: Path) -> None:
+    (file,) = texts(tmp_path, 1, 500)
+    corpus, counts, left = Corpus([str(file)]), tmp_path / "a.counts", tmp_path / ".a.counts.counting"
+    first = bytemill.train(corpus, 300, counts=counts)
+    for folder in (left, tmp_path / "chosen"):
+        folder.mkdir()
+        for name in ("journal.json", "run-0", "lock"):
+            (folder / name).write_text("{}")
+    # A folder that was chosen may hold the checkpoint of other counts.
+    assert bytemill.train(corpus, 300, counts=counts, work_folder=tmp_path / "chosen").merges == first.merges
+    assert (left.exists(), (tmp_path / "chosen" / "run-0").exists()) == (True, True)
+    (left / "mine.txt").write_text("")
+    assert bytemill.train(corpus, 300, counts=counts).merges == first.merges
+    assert [path.name for path in left.iterdir() if path.name != "lock"] == ["mine.txt"]
+    (left / "mine.txt").unlink()
+    bytemill.train(corpus, 300, counts=counts)
+    assert not left.exists()

@@ -7,12 +7,12 @@ from cyclopts import CycloptsError, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import options, output
-from bytemill.cli.options import CorpusOptions
+from bytemill.cli.options import CorpusArguments
 
 if TYPE_CHECKING:
     from bytemill.comparison import Comparison
 
-_CORPUS = CorpusOptions()
+_CORPUS = CorpusArguments()
 
 
 def compare(
@@ -66,7 +66,7 @@ def compare(
     threads: Annotated[
         int | None, Parameter(validator=Number(gte=1), help="Number of threads; by default one per core.")
     ] = None,
-    corpus: CorpusOptions = _CORPUS,
+    corpus: CorpusArguments = _CORPUS,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 from bytemill.cli import data_convert, data_reencode, options, output
 from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.executor_options import ExecutorOptions
-from bytemill.cli.options import CorpusOptions
+from bytemill.cli.options import CorpusArguments
 from bytemill.storage import shown
 from bytemill.system.units import format_bytes, format_rate, format_seconds, plural
 
@@ -67,7 +67,7 @@ def encode(
             help="Most ids of a conversation: leave out whole turns at its end.",
         ),
     ] = None,
-    corpus: CorpusOptions = CorpusOptions(),  # noqa: B008  (it is immutable)
+    corpus: CorpusArguments = CorpusArguments(),  # noqa: B008  (it is immutable)
     layout: Annotated[LayoutName, Parameter(metavar="LAYOUT", help="Layout of the files.")] = "npy",
     shard_tokens: Annotated[
         int,
@@ -124,7 +124,7 @@ def encode(
 
     if bool(inputs) == bool(conversations):
         raise CycloptsError("name INPUTS, or files of conversations with --conversations FILE")
-    if conversations and (bos or prepend_bos or no_separators or corpus != CorpusOptions()):
+    if conversations and (bos or prepend_bos or no_separators or corpus != CorpusArguments()):
         raise CycloptsError(
             "--conversations FILE writes what the chat template makes of rows: leave out options of text"
         )

@@ -139,9 +139,7 @@ def tune_model(
             name="METHOD", help="sft: on answers; dpo: on pairs of answers; grpo: on rewards of own answers."
         ),
     ],
-    model: Annotated[
-        str, Parameter(name="MODEL", help="Run folder, one of its checkpoints, or an imported model.")
-    ],
+    model: Annotated[str, Parameter(name="MODEL", help=lm_interchange.MODEL_HELP)],
     /,
     *,
     settings: TuneSettings = _UNSET_TUNING,
@@ -182,7 +180,8 @@ def tune_model(
   bytemill lm generate mine "Once" --samples 3 --seed 1 --top-p 0.9
   bytemill lm generate mine "Once upon" --show-probabilities --max-tokens 10
   bytemill lm generate mine                      an interactive prompt
-  echo -n "Once" | bytemill lm generate mine -   the prompt from standard input""",
+  echo -n "Once" | bytemill lm generate mine -   the prompt from standard input
+  bytemill lm generate large "Once" --draft small --temperature 0""",
 )
 def generate(
     run: Run,
@@ -211,6 +210,16 @@ def generate(
         Literal["auto", "float32", "bfloat16"],
         Parameter(help="Type of matrix products; auto is bfloat16 on NVIDIA GPUs that have it."),
     ] = "auto",
+    draft: Annotated[
+        str | None,
+        Parameter(
+            help="Smaller model with the same tokenizer that guesses tokens, which the model then checks together; or "
+            "ngram, which looks in the text so far. Samples have the same distribution."
+        ),
+    ] = None,
+    draft_tokens: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Number of tokens that --draft guesses at once.")
+    ] = 4,
     temperature: Annotated[
         float,
         Parameter(group=SAMPLING, help="Below 1 favours likely tokens; 0 always takes the most likely one."),
@@ -271,6 +280,11 @@ def generate(
         top_p=top_p,
         min_p=min_p,
     )
+    use_threads(threads)
+    trained = load_trained(lm_interchange.usable_path(run), device, weights, kernels)
+    speculation = None
+    if draft is not None:
+        speculation = lm_generation.open_draft(draft, draft_tokens, trained, device, kernels)
     requested = GenerationOptions(
         max_tokens=max_tokens,
         sampling=sampling,
@@ -281,9 +295,8 @@ def generate(
         use_cache=not no_cache,
         precision=precision,
         with_logits=show_probabilities or as_json,
+        speculation=speculation,
     )
-    use_threads(threads)
-    trained = load_trained(run, device, weights, kernels)
     for problem in trained.refused:
         output.note(f"skipped a damaged checkpoint: {problem}")
     if prompt == "-":
@@ -299,6 +312,11 @@ def generate(
             lm_generation.write_tokens(trained, prompt or "", requested)
         else:
             lm_generation.write_text(trained, prompt or "", requested)
+    if speculation is not None and speculation.n_passes:
+        output.note(
+            f"kept {speculation.n_kept:,} of {speculation.n_guessed:,} guesses; "
+            f"{1 + speculation.n_kept / speculation.n_passes:.2f} tokens per pass of the model"
+        )
 
 
 @app.command(
@@ -349,7 +367,7 @@ def chat(
     )
     use_threads(threads)
     with memory_errors("use a smaller model"):
-        trained = load_trained(run, device, weights, "auto")
+        trained = load_trained(lm_interchange.usable_path(run), device, weights, "auto")
         require_chat_template(trained.tokenizer, str(run))
         run_prompt(trained, requested, Chat(trained, system))
 
@@ -374,22 +392,37 @@ app.command(
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
   bytemill lm plan stories.toml --memory 24GB --device rtx4090 \\
     --precision bfloat16
-  bytemill lm plan tiny --model.num-layers 8 --json""",
+  bytemill lm plan tiny --model.num-layers 8 --json
+  bytemill lm plan --depth 12 --model.vocab-size 32768""",
 )
 def plan(
     config: Annotated[
-        str,
+        str | None,
         Parameter(
-            name="PRESET|CONFIG", help=f"A preset ({', '.join(PRESETS)}), a TOML file or a run folder."
+            name="PRESET|CONFIG",
+            help=f"A preset ({', '.join(PRESETS)}), a TOML file, a run folder or a model.",
         ),
-    ],
+    ] = None,
     /,
     *,
     settings: HiddenSettings = _UNSET,
     memory: Annotated[
         str | None, Parameter(help="Memory of the device, such as 80GB; also prints the largest batch.")
     ] = None,
-    batch_size: Annotated[int, Parameter(validator=Number(gte=1), help="Sequences per batch.")] = 1,
+    depth: Annotated[
+        int | None,
+        Parameter(
+            validator=Number(gte=1),
+            help="Number of blocks from which the sizes follow, and the run's learning rate, batch and tokens; as "
+            "--model.depth in `bytemill lm train`.",
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        Parameter(
+            validator=Number(gte=1), help="Sequences per batch; by default 1, or the run's with --depth."
+        ),
+    ] = None,
     optimizer: Annotated[OptimizerName, Parameter(help="Optimizer whose state is counted.")] = "adamw",
     precision: Annotated[
         Precision,
@@ -425,13 +458,23 @@ def plan(
     from bytemill.cli.lm_views import write_plan
     from bytemill.lm.planning import plan_for
 
-    if config not in PRESETS and not Path(config).exists():
+    if config is None and depth is None:
+        raise RunConfigError(
+            "there is nothing to plan", hint="name a preset, a TOML file or a run folder, or add --depth D"
+        )
+    if config is not None and config not in PRESETS and not Path(config).exists():
         raise RunConfigError(f"{config} is neither a preset nor a file", hint=suggestion(config, PRESETS))
-    resolved = resolve_options(config, settings, is_plan=True).config
+    layer = None if depth is None else ("--depth", {"model.depth": depth})
+    resolved = resolve_options(config, settings, is_plan=True, defaults=layer).config
+    run = resolved.training
+    if depth is not None:
+        batch_size = run.batch_size if batch_size is None else batch_size
+        per_step = run.batch_size * run.accumulation * resolved.model.context_length
+        training_tokens = training_tokens or run.steps * per_step
     planned = plan_for(
         resolved.model,
         memory=memory,
-        batch_size=batch_size,
+        batch_size=batch_size or 1,
         optimizer=optimizer,
         precision=precision,
         average=resolved.optimizer.ema_decay > 0,
@@ -440,7 +483,117 @@ def plan(
         utilization=utilization,
         training_tokens=training_tokens,
     )
-    write_plan(planned, config, as_json=as_json)
+    write_plan(planned, config or f"depth {depth}", resolved if depth is not None else None, as_json=as_json)
+
+
+@app.command(
+    sort_key=7,
+    help_flags=("--help", "-h", HELP_ALL),
+    help_epilogue="""Examples:
+  bytemill lm profile mine                       the step of the run in folder mine
+  bytemill lm profile stories.toml --trace step.json
+  bytemill lm profile mine --training.strategy bucketed --devices 2
+
+A trace opens in https://ui.perfetto.dev or in chrome://tracing.""",
+)
+def profile(
+    config: Annotated[
+        Path | None, Parameter(name="CONFIG", help="TOML file with settings, or a run folder.")
+    ] = None,
+    /,
+    *,
+    settings: Settings = _UNSET,
+    steps: Annotated[int, Parameter(validator=Number(gte=1), help="Measured steps.")] = 5,
+    warmup: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Steps before them, which compile and allocate.")
+    ] = 3,
+    trace: Annotated[
+        Path | None, Parameter(help="Write the events of the measured steps to this file, as a Chrome trace.")
+    ] = None,
+    devices: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Number of processes on this machine, one per GPU.")
+    ] = 1,
+    threads: options.ModelThreads = None,
+    as_json: options.Json = False,
+) -> None:
+    """Measure a training step: time, communication, memory and FLOPs by part.
+
+    The steps are those of `bytemill lm train` with the same settings, on new
+    weights. The folder of the run is not changed.
+    """
+    from bytemill.cli.lm_views import write_step_profile
+    from bytemill.lm.device import use_threads
+    from bytemill.lm.training.launch import profile_on_devices
+
+    use_threads(threads)
+    measured = profile_on_devices(
+        resolve_options(config, settings), devices, n_steps=steps, n_warmup=warmup, trace=trace
+    )
+    if measured is not None:
+        write_step_profile(measured, as_json=as_json)
+
+
+@app.command(
+    name="batch-size",
+    sort_key=7,
+    help_epilogue="""Examples:
+  bytemill lm batch-size mine -o mine-batches
+  bytemill lm batch-size mine -o mine-batches --batch-sizes 8 16 32 64 128 \\
+    --branch-tokens 2M --repetitions 5""",
+)
+def batch_size(
+    run: Annotated[Path, Parameter(name="RUN", help="Folder of a run with validation data.")],
+    /,
+    *,
+    output_folder: Annotated[
+        Path, Parameter(name=("--output", "-o"), help="Folder for the branches and the result.")
+    ],
+    batch_sizes: Annotated[
+        tuple[int, ...],
+        Parameter(
+            consume_multiple=True,
+            help="Sequences per step, at least four numbers; by default those of the run times 1/4, 1/2, 1, 2, 4, 8.",
+        ),
+    ] = (),
+    branch_tokens: Annotated[
+        int | None,
+        Parameter(
+            validator=Number(gte=1),
+            converter=options.count,
+            help="Tokens of each branch; by default a tenth of those that the run has seen.",
+        ),
+    ] = None,
+    repetitions: Annotated[
+        int, Parameter(validator=Number(gte=1), help="Branches of each size, on different data.")
+    ] = 3,
+    threads: options.ModelThreads = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find the critical batch size of a run at its last checkpoint.
+
+    Branches of the run learn from the same number of tokens in steps of different
+    size. Up to the critical size larger batches learn about as much. Ctrl-C stops;
+    the same command resumes.
+    """
+    from bytemill.cli.lm_views import write_batch_sizes
+    from bytemill.lm.batch_size import measure_batch_size
+    from bytemill.lm.device import use_threads
+
+    use_threads(threads)
+    with (
+        interruptible("run the same command again to resume"),
+        output.progress_of_long_work("training branches", "branches", quiet=quiet) as progress,
+    ):
+        measured = measure_batch_size(
+            run,
+            output_folder,
+            batch_sizes=batch_sizes,
+            tokens=branch_tokens,
+            repetitions=repetitions,
+            on_branch=progress,
+        )
+    write_batch_sizes(measured, as_json=as_json)
 
 
 app.command(

@@ -15,6 +15,7 @@ from bytemill.lm.planning import n_parameters
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.training.config import (
     DEFAULT_PRESET,
+    DERIVING,
     SECTIONS,
     Resolved,
     environment_layers,
@@ -43,7 +44,7 @@ _TUNING = "tuning"
 _USUAL = {
     *("data.tokenizer", "data.train", "data.validation", "run.folder", "run.sample_every"),
     *("training.steps", "training.batch_size", "training.init_from", "training.device"),
-    *("model.preset", "model.context_length", "optimizer.learning_rate"),
+    *("model.preset", "model.depth", "model.context_length", "optimizer.learning_rate"),
 }
 """Settings that `--help` shows; `--help-all` shows all."""
 _DEFAULTS = {
@@ -73,22 +74,37 @@ def resolve_options(
     layers: list[Layer] = [] if defaults is None else [defaults]
     if config is not None and str(config) in PRESETS:
         layers.append(("the command line", {"model.preset": str(config)}))
+    elif is_plan and config is not None and _is_model(Path(config)):
+        from bytemill.lm.interchange.imported import model_settings
+
+        layers.append((str(config), model_settings(config)))
     elif config is not None:
         layers.append(file_layer(config))
     layers += environment_layers(os.environ)
     if config is not None and is_run_folder(config):
         layers.append(("the command line", {"run.folder": shown(config)}))
     layers += [(_flag(key, value), {key: value}) for key, value in _set_options(options)]
-    init_from = next((path for _, own in reversed(layers) if (path := own.get("training.init_from"))), None)
+    found = ((origin, path) for origin, own in reversed(layers) if (path := own.get("training.init_from")))
+    origin, init_from = next(found, ("", None))
     if isinstance(init_from, str):
+        from bytemill.cli.lm_interchange import usable_path
         from bytemill.lm.training.preparation import initial_layers
 
-        layers = (
-            initial_layers(init_from, Path(config) if config and is_run_folder(config) else None) + layers
-        )
+        path = str(usable_path(init_from))
+        run = Path(config) if config and is_run_folder(config) else None
+        layers = initial_layers(path, run) + layers
+        if path != init_from:
+            layers.append((origin, {"training.init_from": path}))
     tokenizer = next((name for _, own in reversed(layers) if (name := own.get("data.tokenizer"))), None)
     n_vocab = open_tokenizer(tokenizer).n_vocab if isinstance(tokenizer, str) and not is_plan else None
     return resolve(layers, n_vocab=n_vocab)
+
+
+def _is_model(path: Path) -> bool:
+    """Return True for a model that is not a run: imported, of transformers, or a GGUF file."""
+    names = ("model.json", "config.json")
+    is_run = (path / "config.toml").exists()
+    return path.suffix == ".gguf" or (not is_run and any((path / name).is_file() for name in names))
 
 
 def _set_options(options: Any) -> Iterator[tuple[str, Any]]:
@@ -149,9 +165,12 @@ def _option(section: str, name: str, default: Any, about: str) -> tuple[str, Any
 
 def _section(section: str) -> tuple[str, Any, Any]:
     options: list[tuple[str, Any, Any]] = []
-    if section == "model":
-        about = f"Named shape that sets all sizes, also those of CONFIG: {_presets_with_sizes()}."
-        options.append(_option(section, "preset", DEFAULT_PRESET, about))
+    for key, (_, about) in DERIVING.items():
+        table, _, name = key.partition(".")
+        is_preset = key == "model.preset"
+        text = f"{about}: {_presets_with_sizes()}." if is_preset else f"{about}."
+        if table == section:
+            options.append(_option(section, name, DEFAULT_PRESET if is_preset else None, text))
     shape = PRESETS[DEFAULT_PRESET].to_flat()
     for name, info in SECTIONS[section].fields_by_name().items():
         default = shape[name] if section == "model" else info.default

@@ -1,6 +1,7 @@
 """`bytemill lm eval`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,6 +10,7 @@ from cyclopts.validators import Number
 
 from bytemill.cli import options
 from bytemill.cli.failures import interruptible
+from bytemill.cli.lm_interchange import MODEL_HELP, usable_path
 from bytemill.lm.model_config import KernelName
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 TASKS = Group("Tasks", sort_key=-2)
 ANSWERS = Group("Generated answers", sort_key=-1)
 
-Run = Annotated[Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")]
+Run = Annotated[Path, Parameter(name="RUN", help=MODEL_HELP)]
 Device = Annotated[str, Parameter(help="Device: auto, cpu, cuda, cuda:N or mps.")]
 Kernels = Annotated[
     KernelName,
@@ -158,7 +160,7 @@ def evaluate(
     core_tasks = [] if core is None else load_core(core, limit=limit)
     answers = AnswerOptions(max_tokens, samples, temperature, seed, chat=chat)
     use_threads(threads)
-    trained = load_trained(run, device, weights, kernels)
+    trained = load_trained(usable_path(run, quiet=quiet), device, weights, kernels)
     context = trained.config.model.context_length
     if stride is not None and stride > context:
         raise CycloptsError(f"--stride {stride} is more than the model's context of {context} tokens")
@@ -170,8 +172,8 @@ def evaluate(
         )
         settings: dict[str, Any] = {"batch_size": batch_size, "results": results}
         other = None
-        if against is not None and not against.is_file():
-            other = load_trained(against, device, weights, kernels)
+        if against is not None and not (other_path := usable_path(against, quiet=quiet)).is_file():
+            other = load_trained(other_path, device, weights, kernels)
         reports = _task_reports((trained, other, against), items, answers, overlap, show, settings)
         core_scores: list[CoreTaskScore] = []
         if core_tasks:
@@ -241,17 +243,17 @@ def _task_reports(  # noqa: PLR0917 - the models, and how they are scored
 ) -> "list[TaskReport]":
     """Score tasks, compare with another model, and search training data for the items."""
     from bytemill.cli.lm_scores import TaskReport
-    from bytemill.experiment.accuracy_table import accuracy_rows
+    from bytemill.experiment.accuracy_table import accuracy_rows, corrected
     from bytemill.lm.benchmarks.evaluate import evaluate_task, measures, saved_score
     from bytemill.lm.benchmarks.overlap import overlap as find_overlap
 
     trained, other, against = models
     reports: list[TaskReport] = []
+    saved: dict[str, Any] = {}
+    if against is not None and other is None:  # fails before time is spent
+        saved = {items.section: measures(items, saved_score(items, against, answers)) for items in tasks}
     for items in tasks:
-        others = None
-        if against is not None and other is None:
-            others = measures(items, saved_score(items, against))  # fails before time is spent
-        found = None
+        others, found = saved.get(items.section), None
         if overlap:
             own_texts = [item.own_text for item in items.items]
             progress = show(f"searching for {items.title}", "tokens")
@@ -268,4 +270,5 @@ def _task_reports(  # noqa: PLR0917 - the models, and how they are scored
             others=others,
         )
         reports.append(TaskReport(items, score, rows, found, None if against is None else str(against)))
-    return reports
+    tables = corrected([report.rows for report in reports])
+    return [replace(report, rows=rows) for report, rows in zip(reports, tables, strict=True)]

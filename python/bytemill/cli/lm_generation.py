@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.analysis.inspection import TextToken, visible
 from bytemill.cli import output
 from bytemill.cli.tokenizer_views import running_text
+from bytemill.errors import RunConfigError
 from bytemill.lm.generation.text_generation import GenerationOptions, generate_text, token_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bytemill.lm.generation.speculative import Speculation
     from bytemill.lm.generation.text_generation import NewText
+    from bytemill.lm.model_config import KernelName
     from bytemill.lm.training.saved_model import TrainedModel
+
+
+def open_draft(
+    draft: str, n_guesses: int, trained: TrainedModel, device: str, kernels: KernelName
+) -> Speculation:
+    """Open the draft that --draft names: "ngram", or a model.
+
+    Raises:
+        RunConfigError: The model has another tokenizer.
+    """
+    from bytemill.lm.generation.speculative import ModelDraft, NgramDraft, Speculation
+    from bytemill.lm.training.saved_model import load_trained
+
+    if draft == "ngram":
+        return Speculation(NgramDraft(), n_guesses)
+    small = load_trained(Path(draft), device, "auto", kernels)
+    if small.tokenizer.fingerprint != trained.tokenizer.fingerprint:
+        raise RunConfigError(
+            f"{draft} has another tokenizer than the model", hint="use a draft model with the same tokenizer"
+        )
+    return Speculation(ModelDraft(small.model), n_guesses)
 
 
 def write_text(trained: TrainedModel, prompt: str, options: GenerationOptions) -> None:

@@ -9,7 +9,27 @@ from cyclopts.validators import Number
 from bytemill.cli import options, output
 from bytemill.storage import is_url, shown
 
+MODEL_HELP = (
+    "Run folder, one of its checkpoints, an imported model, a folder of transformers, or a GGUF file."
+)
 Folder = Annotated[Path, Parameter(name=["--output", "-o"], help="Folder of the result, or its URL.")]
+
+
+def usable_path(path: str | Path, *, quiet: bool = False) -> Path:
+    """Return the folder of a model, which is imported first if it is that of another program."""
+    from bytemill.lm.interchange.imported import is_of_another_program, usable_model
+
+    if not is_of_another_program(path):
+        return Path(path)
+    with output.ProgressDisplay(quiet=quiet) as display:
+        folder, imported = usable_model(
+            path, progress=lambda done, total: display.update(f"importing {path}", "bytes", done, total)
+        )
+    if imported is not None:
+        output.note(f"imported {imported.folder.source} for this and later commands: {folder}", quiet=quiet)
+        for note in imported.notes:
+            output.note(note, quiet=quiet)
+    return folder
 
 
 def import_weights(

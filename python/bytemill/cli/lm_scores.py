@@ -130,12 +130,14 @@ def _write_tasks(tasks: Sequence[TaskReport]) -> None:
             if is_searched:
                 cells += [format_count(row.clean.n) if row.clean else "0", *_accuracy(row.clean)]
             if is_compared:
-                cells += _difference(row.against)
+                cells += _difference(row.against, row.corrected_p)
             rows.append(cells)
     output.write_table(header, rows, right=[1, 2, *range(4, len(header))])
     if compared := next((own.against for own in tasks if own.against is not None), None):
+        n_tests = sum(row.corrected_p is not None for own in tasks for row in own.rows)
         output.write_line(
             f"Differences from {compared} in percentage points; better and worse are numbers of items."
+            + (f" p is corrected for {n_tests} comparisons (Holm)." if n_tests > 1 else "")
         )
     for own in tasks:
         for line in _remarks(own):
@@ -172,12 +174,12 @@ def _accuracy(found: Accuracy | None) -> tuple[str, str]:
     return f"{found.value:.2%}", "–" if ends is None else f"{100 * ends[0]:.2f} to {100 * ends[1]:.2f}"
 
 
-def _difference(found: AccuracyDifference | None) -> tuple[str, ...]:
+def _difference(found: AccuracyDifference | None, corrected_p: float | None) -> tuple[str, ...]:
     if found is None:
         return "", "", "", "", ""
     ends = found.interval
     shown = "–" if ends is None else f"{100 * ends[0]:+.2f} to {100 * ends[1]:+.2f}"
-    p = "–" if found.p is None else f"{found.p:.3g}"
+    p = "–" if corrected_p is None else f"{corrected_p:.3g}"
     return f"{100 * found.value:+.2f}", shown, p, format_count(found.n_first), format_count(found.n_second)
 
 

@@ -110,12 +110,13 @@ AllowedSpecial: TypeAlias = Annotated[
 
 @Parameter(name="*", group=_CORPUS)
 @dataclass(frozen=True, kw_only=True)
-class CorpusOptions:
-    """Options of `bytemill.Corpus`, for a parameter `corpus: CorpusOptions = CorpusOptions()` of a command."""
+class CorpusArguments:
+    """Options of `bytemill.Corpus`, for a parameter `corpus: CorpusArguments = CorpusArguments()` of a command."""
 
     format: Annotated[
         str,
         Parameter(
+            # Not derived from the registry, whose import would slow every command down; a test compares the two.
             help="Format of the inputs: text, jsonl, csv, tsv, parquet, arrow or warc; auto detects it from file "
             "names and first bytes. All formats may be compressed."
         ),

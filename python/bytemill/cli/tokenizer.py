@@ -9,13 +9,12 @@ from cyclopts.validators import Number
 from bytemill.cli import comparison, options, output
 from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.failures import interruptible
-from bytemill.cli.options import CorpusOptions
+from bytemill.cli.options import CorpusArguments
 from bytemill.cli.tokenizer_options import (
     PATTERNS,
     PatternOfFile,
     SpecialTokensOfFile,
     check_usage,
-    checkpoint_folder,
     count_by_processes,
     load_arguments,
     local_path,
@@ -29,7 +28,7 @@ from bytemill.cli.tokenizer_options import (
 from bytemill.formats.registry import WrittenFormat, output_names
 from bytemill.tokenizer import open_tokenizer
 
-_CORPUS = CorpusOptions()
+_CORPUS = CorpusArguments()
 
 app = App(
     name="tokenizer",
@@ -112,7 +111,7 @@ def train(
             "counts to add up, as FILE or FILE=WEIGHT."
         ),
     ] = (),
-    corpus: CorpusOptions = _CORPUS,
+    corpus: CorpusArguments = _CORPUS,
     threads: options.Threads = None,
     processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
     output_file: Annotated[
@@ -140,7 +139,7 @@ def train(
     from bytemill.system.locks import lock_output
     from bytemill.tokenizer.conversion import check_can_be_saved
     from bytemill.training.counts import CountedCorpus
-    from bytemill.training.options import SPECIAL_TOKENS
+    from bytemill.training.options import SPECIAL_TOKENS, checkpoint_folder
     from bytemill.training.pipeline import train
 
     check_usage(inputs, counts)
@@ -158,7 +157,7 @@ def train(
     source, counts_file = training_inputs(inputs, corpus, counts)
     read = [*source.input_files, *counts]
     check_file_is_no_input(target, read)
-    folder = checkpoint_folder(output_file, counts_file)
+    folder = checkpoint_folder(output_file if counts_file is None else Path(counts_file))
     with (
         profiled(profile, profile_file, [*read, target]) as measured,
         interruptible(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bytemill.cli.executor_options import ExecutorOptions
-    from bytemill.cli.options import CorpusOptions
+    from bytemill.cli.options import CorpusArguments
     from bytemill.cli.output import ProgressDisplay
     from bytemill.corpus import Corpus
     from bytemill.formats.spec import SpecialTokens
@@ -115,7 +115,7 @@ def check_usage(inputs: Sequence[str], counts: Sequence[str]) -> None:
 
 
 def training_inputs(
-    inputs: Sequence[str], corpus: CorpusOptions, counts: Sequence[str]
+    inputs: Sequence[str], corpus: CorpusArguments, counts: Sequence[str]
 ) -> tuple[Corpus | SavedCounts, str | None]:
     """Return the inputs of `train`, and the file of counts to read or write."""
     from bytemill.training.counts import SavedCounts
@@ -161,16 +161,6 @@ def publish_output(file: Path, output_file: Path, *, overwrite: bool) -> None:
             f"another process has written {url}; this result is in {file}", hint=_OVERWRITE_HINT
         )
     file.unlink()
-
-
-def checkpoint_folder(output_file: Path, counts: str | None) -> Path:
-    """Return the folder of the checkpoints of counting."""
-    from bytemill.storage.files import working_path
-
-    path = output_file if counts is None else Path(counts)
-    if (url := url_of(path)) is not None:
-        path = working_path(url)
-    return path.with_name(f".{path.name}.counting")
 
 
 def training_resume_hint(

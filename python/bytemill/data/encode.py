@@ -98,6 +98,9 @@ def encode_corpus(
         ShardError: If the folder contains other shards, or an option is out of range.
         OutputError: If the shards cannot be written, or the folder is, contains or lies in an input.
         StorageError: If an object store cannot be read or written. The same call resumes on the same machine.
+        MissingExtraError: If a URL or the tokenizer needs a library that is not installed.
+        MemoryError: If a document, its ids or a buffer do not fit into memory.
+        TypeError: If `inputs` are neither names nor a corpus.
     """
     settings = EncodeSettings(
         layout=layout,

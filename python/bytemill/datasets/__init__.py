@@ -8,8 +8,18 @@ from pathlib import Path
 
 from bytemill.datasets.catalogue import Dataset, HubFile
 from bytemill.datasets.fetch import DownloadProgress, available, find, get
+from bytemill.datasets.python_docs import python_documents
 
-__all__ = ["DECLARATION", "Dataset", "DownloadProgress", "HubFile", "available", "find", "get"]
+__all__ = [
+    "DECLARATION",
+    "Dataset",
+    "DownloadProgress",
+    "HubFile",
+    "available",
+    "find",
+    "get",
+    "python_documents",
+]
 
 DECLARATION = Path(__file__).parent / "udhr"
 """Folder of the Universal Declaration of Human Rights in 23 languages, from the project "UDHR in Unicode".

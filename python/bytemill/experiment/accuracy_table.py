@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bytemill.experiment.statistics import Accuracy, AccuracyDifference, accuracy, accuracy_difference
+from bytemill.experiment.statistics import Accuracy, AccuracyDifference, accuracy, accuracy_difference, holm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +23,8 @@ class AccuracyRow:
     """By subject, if the items have one."""
     against: AccuracyDifference | None
     """This model − another one."""
+    corrected_p: float | None = None
+    """p of the difference for all that are shown together; see `corrected`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
@@ -60,3 +62,16 @@ def accuracy_rows(
             )
         )
     return rows
+
+
+def corrected(tables: Sequence[Sequence[AccuracyRow]]) -> list[list[AccuracyRow]]:
+    """Return the rows of tables that are shown together, with p-values for their number (Holm 1979)."""
+    ps = [row.against.p for rows in tables for row in rows if row.against and row.against.p is not None]
+    found = iter(holm(ps))
+    return [
+        [
+            replace(row, corrected_p=next(found)) if row.against and row.against.p is not None else row
+            for row in rows
+        ]
+        for rows in tables
+    ]

@@ -28,8 +28,7 @@ from bytemill.experiment.scoring import score_documents
 from bytemill.experiment.statistics import unigram_bits
 from bytemill.lm.device import pick_precision
 from bytemill.lm.evaluate import evaluate_hellaswag, read_items
-from bytemill.lm.generation.sampling import SamplingParameters
-from bytemill.lm.generation.text_generation import GenerationOptions, generate_text
+from bytemill.lm.generation.text_generation import sample_text
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     from bytemill.experiment.inputs import Allowance, Arm, StudyInputs
     from bytemill.experiment.study import Cell
-    from bytemill.lm.training.saved_model import TrainedModel
 
 _BATCH_SIZE = 16
 """Windows or items per batch of the scoring."""
@@ -241,7 +239,12 @@ def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None)
         "inputs": job.inputs,
     }
     if job.prompts:
-        result["samples"] = [_continued(trained, prompt) for prompt in job.prompts]
+        texts = (
+            sample_text(trained.model, trained.tokenizer, prompt, _SAMPLE_TOKENS) for prompt in job.prompts
+        )
+        result["samples"] = [
+            {"prompt": prompt, "text": text} for prompt, text in zip(job.prompts, texts, strict=True)
+        ]
     if job.hellaswag:
         own = evaluate_hellaswag(model, tokenizer, read_items(job.hellaswag), **options)
         result["hellaswag"] = {
@@ -292,13 +295,6 @@ def _training_counts(job: Job) -> NDArray[np.int64]:
         ids = shards[start : min(start + _COUNTED_IDS, job.facts["n_tokens"])]
         counts += np.bincount(ids, minlength=len(counts))
     return counts
-
-
-def _continued(trained: TrainedModel, prompt: str) -> dict[str, str]:
-    sampling = SamplingParameters(temperature=0.8, top_p=0.95)
-    options = GenerationOptions(max_tokens=_SAMPLE_TOKENS, sampling=sampling, seed=0, with_logits=False)
-    new = generate_text(trained.model, trained.tokenizer, prompt, options)
-    return {"prompt": prompt, "text": "".join(own.text for own in new)}
 
 
 def main() -> int:

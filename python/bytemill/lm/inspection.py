@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.decoding import window_start
 from bytemill.lm.generation.sampling import SamplingParameters, next_log_probabilities
 from bytemill.lm.generation.text_generation import start_id
+from bytemill.lm.generation.window import window_start
 from bytemill.lm.loss import puts_space_first, token_losses
 from bytemill.lm.model import MultiHeadSelfAttention, softmax
 from bytemill.lm.tensors import not_finite

@@ -2,7 +2,7 @@
 
 A file holds one task or several. A line names a task and what its results depend on; lines of its items follow:
 
-    {"hellaswag": "sha256 of model, tokenizer, items and options", "items": "sha256 of the items"}
+    {"hellaswag": "sha256 of model, tokenizer, items and options", "items": "sha256 of the items", "settings": {…}}
     {"item": 0, "log_likelihoods": [-12.5, -11.0], …}
 """
 
@@ -44,6 +44,7 @@ class ItemResults:
         task: Name of the task.
         identity: Hash of everything that the results depend on.
         items: Hash of the items.
+        settings: What must be equal where results of two models are compared.
 
     Raises:
         CheckpointError: The file is damaged, or has the task with another identity.
@@ -51,12 +52,17 @@ class ItemResults:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None, task: str, identity: str, items: str = ""
+        self,
+        path: str | os.PathLike[str] | None,
+        task: str,
+        identity: str,
+        items: str = "",
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.lines: dict[int, Line] = {}
         """Results by number of item."""
         self._path = None if path is None else Path(path)
-        self._header = {task: identity, "items": items}
+        self._header = {task: identity, "items": items, "settings": dict(settings or {})}
         self._task = task
         self._file: TextIO | None = None
 
@@ -102,8 +108,8 @@ class ItemResults:
             self._file.close()
 
 
-def read_results(path: str | os.PathLike[str], task: str) -> tuple[str, dict[int, Line]]:
-    """Return the hash of a task's items and the results by number of item.
+def read_results(path: str | os.PathLike[str], task: str) -> tuple[Line, dict[int, Line]]:
+    """Return the line that names a task, and the results by number of item.
 
     Raises:
         CheckpointError: The file is damaged or lacks the task.
@@ -113,18 +119,18 @@ def read_results(path: str | os.PathLike[str], task: str) -> tuple[str, dict[int
         text = Path(path).read_bytes()
     except OSError as error:
         raise output_error(error, path) from error
-    current, items, found = "", None, dict[int, Line]()
+    current, header, found = "", None, dict[int, Line]()
     for record in _records(path, text[: text.rfind(b"\n") + 1].splitlines()):
         if "item" not in record:
             current = next(iter(record))
-            items = str(record.get("items", "")) if current == task else items
+            header = record if current == task else header
         elif current == task:
             found[int(record["item"])] = record
-    if items is None:
+    if header is None:
         raise CheckpointError(
             f"{path} has no results of {task}", hint=f"make them with: bytemill lm eval RUN --results {path}"
         )
-    return items, found
+    return header, found
 
 
 def _records(path: str | os.PathLike[str] | None, lines: Iterable[bytes]) -> Iterable[Line]:

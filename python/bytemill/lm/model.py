@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bytemill.lm.batches import Documents
-    from bytemill.lm.model_config import KernelName
+    from bytemill.lm.model_config import Activation, KernelName
     from bytemill.lm.planning import CheckpointingName
 
 
@@ -402,7 +402,7 @@ class FeedForward(Module):
         self,
         d_model: int,
         d_ff: int,
-        activation: Literal["gelu", "gelu_exact", "relu", "relu2"] = "gelu",
+        activation: Activation = "gelu",
         *,
         bias: bool = False,
         device: torch.device | str | None = None,

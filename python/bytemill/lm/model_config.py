@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 Norm = Literal["rms", "layer"]
 Position = Literal["rotary", "learned", "sinusoidal", "none"]
-FeedForwardKind = Literal["swiglu", "gelu", "gelu_exact", "relu", "relu2"]
-"""SwiGLU, or a name in `model.ACTIVATIONS`."""
+Activation = Literal["gelu", "gelu_exact", "relu", "relu2"]
+"""A name in `model.ACTIVATIONS`."""
+FeedForwardKind = Literal["swiglu", Activation]
 MixerName = Literal["attention"]
 NormPosition = Literal["pre", "post"]
 RopeScaling = Literal["linear", "llama3"]
@@ -246,7 +247,7 @@ class Part:
     code: str
     """`module:class`. The class has `of(config, …, device, dtype)`, which builds the part of a model."""
     in_core: bool = False
-    """Whether the core's decoder computes it."""
+    """Whether the decoders of single tokens compute it: the core's, and that of CUDA graphs."""
 
     def load(self) -> Any:
         """Import the class."""

@@ -111,6 +111,7 @@ def evaluate_multiple_choice(
     batch_size: int = 16,
     dtype: torch.dtype = torch.float32,
     results: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> MultipleChoiceScore:
     """Compute the accuracy over `items`.
@@ -127,6 +128,7 @@ def evaluate_multiple_choice(
         dtype: Type of matrix products.
         results: File to append the log-likelihoods of each item to; items in the file are not computed again, so an
             interrupted evaluation resumes.
+        settings: See `ItemResults`.
         progress: Called with the number of scored items and their total.
 
     Raises:
@@ -139,7 +141,7 @@ def evaluate_multiple_choice(
         check_chat(tokenizer)
     identity = "" if results is None else results_identity(model, tokenizer, items, bos_id, {"chat": chat})
     device = next(model.parameters()).device
-    with ItemResults(results, task, identity, items_hash(items)) as known, shared_cores(device):
+    with ItemResults(results, task, identity, items_hash(items), settings) as known, shared_cores(device):
         remaining = [number for number in range(len(items)) if number not in known.lines]
         # Sort by length to reduce padding; the scores do not depend on the order.
         endings = {number: _endings(model, tokenizer, items[number], bos_id, chat) for number in remaining}

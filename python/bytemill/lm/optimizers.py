@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bytemill.lm.model_config import ModelConfig
 
-OptimizerName = Literal["adamw", "muon", "sgd"]
+OptimizerName = Literal["adamw", "muon", "soap", "sgd"]
 NotNegative = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -28,7 +28,7 @@ class OptimizerConfig(Settings):
     """Settings of the optimizer."""
 
     name: OptimizerName = "adamw"
-    """Optimizer; muon trains the matrices of the blocks with Muon and all other weights with AdamW."""
+    """Optimizer; muon and soap train the matrices of the blocks with Muon or SOAP, and all other weights with AdamW."""
     learning_rate: Rate = 1e-3
     """Peak learning rate; the schedule scales it."""
     muon_learning_rate: Rate = 0.02
@@ -43,6 +43,16 @@ class OptimizerConfig(Settings):
     """Use Nesterov momentum in Muon."""
     muon_scaling: Literal["original", "match_adamw"] = "original"
     """Factor of Muon's learning rate: √max(1, rows / columns), or 0.2 √max(rows, columns), which fits AdamW's rates."""
+    muon_variance_beta: BelowOne = 0.0
+    """Decay rate of the variances by which Muon balances the rows of its updates; nanochat uses 0.95. 0: no balance."""
+    soap_learning_rate: Rate = 3e-3
+    """Peak learning rate of the matrices under SOAP."""
+    soap_beta: BelowOne = 0.95
+    """Decay rate of SOAP's preconditioners."""
+    soap_every: Annotated[int, Field(ge=1)] = 10
+    """Steps between changes of SOAP's basis."""
+    cautious_decay: bool = False
+    """Decay only the weights that the step's update makes smaller too."""
     weight_decay: Rate = 0.1
     """Weight decay of matrices and embeddings; biases and norms do not decay."""
     beta1: BelowOne = 0.9
@@ -80,6 +90,10 @@ class OptimizerEntry:
         return getattr(import_module(module), name)(*arguments)
 
 
+def _soap_bytes(*arguments: Any) -> int:
+    return import_module("bytemill.lm.optim.soap").state_bytes(*arguments)
+
+
 OPTIMIZERS: dict[OptimizerName, OptimizerEntry] = {
     # Two float32 numbers per parameter.
     "adamw": OptimizerEntry("bytemill.lm.optim.adamw:make_adamw", lambda _config, n, _matrices: 8 * n),
@@ -87,5 +101,6 @@ OPTIMIZERS: dict[OptimizerName, OptimizerEntry] = {
     "muon": OptimizerEntry(
         "bytemill.lm.optim.muon:make_muon", lambda _config, n, matrices: 8 * n - 4 * matrices
     ),
+    "soap": OptimizerEntry("bytemill.lm.optim.soap:make_soap", _soap_bytes),
     "sgd": OptimizerEntry("bytemill.lm.optim.base:make_sgd", lambda _config, _n, _matrices: 0),
 }

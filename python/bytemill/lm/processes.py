@@ -104,6 +104,14 @@ class Processes:
         dist.gather_object(value, values if self.is_first else None)
         return values if self.is_first else []
 
+    def gather_everywhere(self, value: T) -> list[T]:
+        """Return the values of all processes by rank, in every process."""
+        if self.count == 1:
+            return [value]
+        values: list[T] = [value] * self.count
+        dist.all_gather_object(values, value)
+        return values
+
     def send_tensor(self, x: torch.Tensor, rank: int) -> None:
         """Copy `x` of the process `rank` into `x` of all others."""
         if self.count > 1:
@@ -299,36 +307,36 @@ def compile_blocks(model: TransformerLM) -> None:
 
 
 class AveragedGradients(Module):
-    """Loss of a model whose gradients are averaged over the processes while they are computed (DDP)."""
+    """Function of a model whose gradients are averaged over the processes while they are computed (DDP)."""
 
-    def __init__(self, model: TransformerLM, compute_losses: LossFunction) -> None:
+    def __init__(self, model: TransformerLM, function: Callable[..., Any]) -> None:
         super().__init__()
         self.model = model
-        self.compute_losses = compute_losses
+        self.function = function
         # Read by DDP: buffers are tables, the same in every process.
         self._ddp_params_and_buffers_to_ignore = [name for name, _ in self.named_buffers()]
 
-    def forward(self, *batch: Tensor) -> tuple[Tensor, Tensor]:
-        return self.compute_losses(*batch)
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*inputs)
 
 
 def average_gradients(
-    model: TransformerLM, compute_losses: LossFunction, device: torch.device
-) -> LossFunction:
-    """Return `compute_losses`, with gradients of the model averaged over the processes."""
+    model: TransformerLM, function: Callable[..., Any], device: torch.device
+) -> Callable[..., Any]:
+    """Return `function`, with gradients of the model averaged over the processes."""
     return DistributedDataParallel(
-        AveragedGradients(model, compute_losses),
+        AveragedGradients(model, function),
         device_ids=[device] if device.type == "cuda" else None,
         gradient_as_bucket_view=True,
     )
 
 
 def gradients_exchanged(
-    model: TransformerLM, compute_losses: LossFunction, *, now: bool
+    model: TransformerLM, function: Callable[..., Any], *, now: bool
 ) -> AbstractContextManager[None]:
     """Exchange gradients after the backward passes in the block, or only accumulate them in this process."""
-    if isinstance(compute_losses, DistributedDataParallel):
-        return nullcontext() if now else cast("Any", compute_losses).no_sync()
+    if isinstance(function, DistributedDataParallel):
+        return nullcontext() if now else cast("Any", function).no_sync()
     if hasattr(model, "set_requires_gradient_sync"):
         cast("Any", model).set_requires_gradient_sync(now)
     return nullcontext()

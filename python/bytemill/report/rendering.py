@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,11 @@ def render(template: str, package: str, **context: Any) -> str:
     return environment(package).get_template(template).render(context)
 
 
+def visible_lines(text: str) -> str:
+    """Return lines with control characters, and bytes of file names that are not UTF-8, made visible."""
+    return "\n".join(visible(os.fsencode(line)) for line in text.split("\n"))
+
+
 def environment(package: str = "bytemill.report") -> Environment:
     """Create the environment for templates of `package`, which can extend and import those of `bytemill.report`.
 
@@ -77,6 +83,7 @@ def environment(package: str = "bytemill.report") -> Environment:
         "share": units.format_share,
         "plural": units.plural,
         "visible": visible,
+        "visible_lines": visible_lines,
         "shortened": shortened,
         "token_spans": token_spans,
     }

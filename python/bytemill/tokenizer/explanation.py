@@ -103,7 +103,9 @@ def show_token(token: bytes) -> str:
 def explain(core: AnyEncoder, text: str, allowed_special: AllowedSpecial) -> Explanations:
     """Implement `Tokenizer.explain`."""
     if core.shape is not None and tuple(core.shape[1:4]) != (False, None, False):
-        raise TokenizerError("explaining a text is not supported for a tokenizer that changes words before merging")
+        raise TokenizerError(
+            "explaining a text is not supported for a tokenizer that changes words before merging"
+        )
     core.encode(text, allowed_special, 1)  # raises for a disallowed special token
     explanations = Explanations()
     for segment, special_id in core.segments(text, allowed_special):

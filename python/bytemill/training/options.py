@@ -92,7 +92,7 @@ def training_options(
     if work_folder is not None:
         work_path = Path(work_folder)
     else:
-        work_path = None if counts_path is None else _work_folder(counts_path)
+        work_path = None if counts_path is None else checkpoint_folder(counts_path)
     return TrainingOptions(
         special_tokens=special,
         n_merges=n_merges,
@@ -110,9 +110,9 @@ def training_options(
     )
 
 
-def _work_folder(counts: Path) -> Path:
-    """Return the folder for checkpoints beside a file of counts, on this machine."""
-    path = counts if (url := url_of(counts)) is None else working_path(url)
+def checkpoint_folder(output: Path) -> Path:
+    """Return the folder for checkpoints beside an output or a file of counts, on this machine."""
+    path = output if (url := url_of(output)) is None else working_path(url)
     return path.with_name(f".{path.name}.counting")
 
 

@@ -42,6 +42,7 @@ from bytemill.training.options import (
     SPECIAL_TOKENS,
     TrainingOptions,
     check_one_of,
+    checkpoint_folder,
     training_options,
 )
 from bytemill.training.work_folder import WorkFolder, is_checkpoint_name
@@ -325,6 +326,10 @@ def _count(
         check_compatible(shown(options.counts), info, options.pattern, options.special_tokens)
         identity = corpus_identity(source) if isinstance(source, Corpus) else None
         check_same_corpus(shown(options.counts), info, identity)
+        if options.work_folder == checkpoint_folder(
+            options.counts
+        ):  # another one may hold another checkpoint
+            work.remove_leftovers()
         return load(options.counts)
     else:
         settings = CountingSettings(

@@ -129,6 +129,12 @@ class WorkFolder:
         self._sweep(set())
         self._is_kept = False
 
+    def remove_leftovers(self) -> None:
+        """Remove the folder of a run that was killed when it had saved its counts. Raises `OutputError`."""
+        if self._path is not None and self._path.is_dir():
+            self.open()
+            self.remove()
+
     def remove(self) -> None:
         """Remove the folder and its files."""
         if self._folder is not None:

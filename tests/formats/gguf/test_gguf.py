@@ -31,7 +31,7 @@ from bytemill.errors import (
 )
 from bytemill.formats import gguf, gpt2, registry
 from bytemill.formats.byte_level import bytes_to_text
-from bytemill.formats.gguf import PRE_TOKENIZERS
+from bytemill.formats.gguf_pre_tokenizers import PRE_TOKENIZERS
 from bytemill.formats.spec import STEP_SEPARATOR, TokenFlags, TokenizerSpec
 from bytemill.system.extras import install_hint
 
@@ -109,12 +109,15 @@ def test_only_gguf_versions_2_and_3_are_read(make_file: MakeFile) -> None:
                 registry.from_bytes(bytes(data), "f")
 
 
-def test_gpt2_in_gguf_equals_gpt2s_own_files(shared_data: Path, make_file: MakeFile) -> None:
-    vocab = json.loads((shared_data / "gpt2_vocab.json").read_text(encoding="utf-8"))
-    merges = (shared_data / "gpt2_merges.txt").read_text(encoding="utf-8").splitlines()[1:]
+def test_gpt2_in_gguf_equals_gpt2s_own_files(shared_data: Path, tmp_path: Path, make_file: MakeFile) -> None:
+    names = ("gpt2_vocab.json", "gpt2_merges.txt")
+    vocab_text, merges_text = ((shared_data / name).read_text(encoding="utf-8") for name in names)
+    merges = merges_text.splitlines()[1:1001]
+    vocab = {token: i for token, i in json.loads(vocab_text).items() if i < 1256 or token == "<|endoftext|>"}
+    vocab["<|endoftext|>"] = 1256
     tokens = sorted(vocab, key=vocab.__getitem__)
     types = [CONTROL if token == "<|endoftext|>" else NORMAL for token in tokens]
-    path = make_file(tokens=tokens, token_type=types, merges=merges, eos_token_id=50256)
+    path = make_file(tokens=tokens, token_type=types, merges=merges, eos_token_id=1256)
     spec = registry.read(path)
     assert spec.metadata is not None
     assert spec.metadata.config == {
@@ -122,9 +125,10 @@ def test_gpt2_in_gguf_equals_gpt2s_own_files(shared_data: Path, make_file: MakeF
         "clean_up_tokenization_spaces": False,
         "eos_token": "<|endoftext|>",
     }
-    assert replace(spec, metadata=None) == gpt2.read_pair(
-        shared_data / "gpt2_vocab.json", shared_data / "gpt2_merges.txt"
-    )
+    pair = tmp_path / names[0], tmp_path / names[1]
+    pair[0].write_text(json.dumps(vocab), encoding="utf-8")
+    pair[1].write_text("\n".join(merges), encoding="utf-8")
+    assert replace(spec, metadata=None) == gpt2.read_pair(*pair)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +266,7 @@ def test_an_unknown_pre_tokenizer_is_refused_unless_a_pattern_is_given(make_file
         assert Tokenizer.load(path, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
         assert Tokenizer.load(path, pattern=None).pattern is None
     with pytest.warns(PreTokenizerWarning, match="split as llama"):
-        assert Tokenizer.load(path).pattern == gguf.PRE_TOKENIZERS["default"].pattern
+        assert Tokenizer.load(path).pattern == PRE_TOKENIZERS["default"].pattern
     with pytest.raises(TokenizerError, match="unknown pattern '\\(unknown'"):
         Tokenizer.load(path, pattern="(unknown")
     with pytest.raises(TokenizerFileError, match="stores its pattern and special tokens"):

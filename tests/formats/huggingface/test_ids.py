@@ -138,7 +138,9 @@ def test_any_ranks_give_the_same_ids_in_hugging_face(
     assert_same_ids(ours, theirs, texts)
 
 
-@pytest.mark.parametrize("name", ["r50k_base", "cl100k_base", "o200k_base"])
+@pytest.mark.parametrize(
+    "name", ["r50k_base", "cl100k_base", pytest.param("o200k_base", marks=pytest.mark.slow)]
+)
 def test_published_vocabularies_give_the_same_ids_in_hugging_face(
     shared_data: Path, tmp_path: Path, name: str
 ) -> None:

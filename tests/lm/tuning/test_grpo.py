@@ -106,6 +106,7 @@ def _base(settings: Make) -> Path:
     return Path(settings("grpo").config.training.init_from)
 
 
+@pytest.mark.slow  # stopping is like it, and test_trainer kills a run
 def test_a_run_that_was_killed_repeats_itself(settings: Make, tmp_path: Path) -> None:
     options = {"training__steps": 30, "run__checkpoint_every": 3}
     tune(settings("grpo", run__folder=str(tmp_path / "whole"), **options))

@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import bytemill
-from bytemill.lm.generation.decoding import window_start
+from bytemill.lm.generation.window import window_start
 from bytemill.studio.library import Library
 from bytemill.studio.server import listen
 from tests.lm.conftest import END, sentences

@@ -14,7 +14,7 @@
 use crate::sys::hash::PACKED_BYTES;
 
 /// Longest pre-token merged in lockstep, 16 lanes.
-pub const MAX_LOCKSTEP_SHORT_BYTES: usize = PACKED_BYTES;
+pub const MAX_NARROW_LOCKSTEP_BYTES: usize = PACKED_BYTES;
 
 /// Longest pre-token merged in lockstep, 32 lanes. Without these lanes new multilingual text takes 13 % longer.
 pub const MAX_LOCKSTEP_BYTES: usize = 31;
@@ -30,10 +30,10 @@ pub const MAX_COLLECTED_BYTES: usize = 1 << 16;
 
 /// Bytes of pre-tokens merged with the heap before the backtracking tables are built. Building them takes 20 ms for
 /// cl100k; the heap takes 150 ns a byte and backtracking a tenth of that, so the heap is given up when it has cost as much.
-pub const HEAP_BYTES: usize = 1 << 17;
+pub const HEAP_BYTES_BEFORE_TABLES: usize = 1 << 17;
 
-/// Shortest pre-token that counts among these bytes. Shorter ones are soon in the cache.
-pub const MIN_HEAP_BYTES: usize = 64;
+/// Shortest pre-token that counts among [`HEAP_BYTES_BEFORE_TABLES`]. Shorter ones are soon in the cache.
+pub const MIN_COUNTED_BYTES: usize = 64;
 
 /// Longest pre-token: offsets inside one have 32 bits, and the largest value is reserved.
 pub const MAX_PRETOKEN_BYTES: usize = u32::MAX as usize - 1;

@@ -2,7 +2,7 @@
 
 use super::backtrack::{Backtracker, append};
 use super::heap::{lookup, merge_with_heap};
-use super::limits::{HEAP_BYTES, MAX_COLLECTED_BYTES, MAX_LOCKSTEP_BYTES, MIN_HEAP_BYTES};
+use super::limits::{HEAP_BYTES_BEFORE_TABLES, MAX_COLLECTED_BYTES, MAX_LOCKSTEP_BYTES, MIN_COUNTED_BYTES};
 use super::lockstep::merge_group;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
@@ -75,7 +75,7 @@ impl Merger {
     /// A merger that builds the tables for the first long pre-token.
     #[cfg(test)]
     pub(super) fn with_tables() -> Self {
-        Self { n_heap_bytes: AtomicUsize::new(HEAP_BYTES - 1), ..Self::default() }
+        Self { n_heap_bytes: AtomicUsize::new(HEAP_BYTES_BEFORE_TABLES - 1), ..Self::default() }
     }
 
     /// The backtracking tables, built if `n_bytes` more make them worthwhile. While one thread builds them the others use the
@@ -84,11 +84,11 @@ impl Merger {
         if let Some(built) = self.backtracker.get() {
             return built.as_ref();
         }
-        if n_bytes < MIN_HEAP_BYTES {
+        if n_bytes < MIN_COUNTED_BYTES {
             return None;
         }
         let before = self.n_heap_bytes.fetch_add(n_bytes, Relaxed);
-        if before / HEAP_BYTES == (before + n_bytes) / HEAP_BYTES {
+        if before / HEAP_BYTES_BEFORE_TABLES == (before + n_bytes) / HEAP_BYTES_BEFORE_TABLES {
             return None;
         }
         self.backtracker.get_or_init(|| Box::new(Backtracker::new(vocab))).as_ref()

@@ -2,7 +2,7 @@
 
 use super::merge_barriers::MergeBarriers;
 use super::shape::Shape;
-use super::workspace::{self, Owner};
+use super::workspace_pool::{self, Owner};
 use crate::bpe::Merger;
 use crate::bpe::live_merges::{live_merges, unreachable_tokens};
 use crate::error::{Error, Result};
@@ -73,7 +73,7 @@ impl Encoder {
             owner: Owner::new(),
         };
         // The first text need not allocate a workspace.
-        workspace::put_back(encoder.owner, workspace::take(encoder.owner)?);
+        workspace_pool::put_back(encoder.owner, workspace_pool::take(encoder.owner)?);
         Ok(encoder)
     }
 
@@ -182,7 +182,7 @@ impl Encoder {
 
 impl Drop for Encoder {
     fn drop(&mut self) {
-        workspace::discard(self.owner);
+        workspace_pool::discard(self.owner);
     }
 }
 

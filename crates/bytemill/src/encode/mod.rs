@@ -4,7 +4,7 @@
 //!
 //! 1. `encoder`: what a tokenizer is; `session`: encoding one text after another;
 //! 2. `segment`: the loop over blocks of pre-tokens (split, hash, look up, resolve);
-//! 3. `workspace`: the buffers of a thread, the two passes that every pre-token takes (hash and look up), and the pool of idle ones;
+//! 3. `workspace`: the buffers of a thread, and the two passes that every pre-token takes (hash and look up); `workspace_pool`: idle ones;
 //! 4. `short_cache` (with `key_hash`) and `long_cache`: ids of recently seen pre-tokens;
 //! 5. `pending`: pre-tokens that the cache does not hold, merged many at a time; `shape`: how they change before that;
 //! 6. `merge_barriers`: where long pre-tokens are cut before merging;
@@ -33,6 +33,7 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 mod workspace;
+mod workspace_pool;
 
 pub use crate::sys::interrupt::{Interrupt, no_interrupt};
 pub use encoder::{Allowed, Encoder};

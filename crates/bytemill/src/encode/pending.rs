@@ -29,7 +29,7 @@ pub struct Pending {
     /// Where the ids of each pre-token start in `ids`, once they are known, and how many they are.
     pub spans: Vec<(u32, u32)>,
     pub ids: Vec<u32>,
-    /// Pre-tokens to be merged in lockstep: short ones, and others.
+    /// Pre-tokens to be merged in lockstep: in narrow lanes, and in wide ones.
     pub to_merge: [Vec<u32>; 2],
 }
 

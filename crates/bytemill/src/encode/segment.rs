@@ -5,7 +5,7 @@ use super::id::Id;
 use super::merge_barriers::MergeBarriers;
 use super::pending::Pending;
 use super::workspace::{Workspace, check_every};
-use crate::bpe::limits::{MAX_LOCKSTEP_BYTES, MAX_LOCKSTEP_SHORT_BYTES};
+use crate::bpe::limits::{MAX_LOCKSTEP_BYTES, MAX_NARROW_LOCKSTEP_BYTES};
 use crate::bpe::{GROUP, merge_group};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
@@ -13,9 +13,9 @@ use crate::sys::interrupt::Interrupt;
 /// Buffered ids that are flushed at the latest.
 const MAX_BUFFERED_IDS: usize = 1 << 15;
 
-/// Lanes for [`MAX_LOCKSTEP_SHORT_BYTES`] and for [`MAX_LOCKSTEP_BYTES`].
-const SHORT_LANES: usize = MAX_LOCKSTEP_SHORT_BYTES + 1;
-const LONG_LANES: usize = MAX_LOCKSTEP_BYTES + 1;
+/// Lanes for [`MAX_NARROW_LOCKSTEP_BYTES`] and for [`MAX_LOCKSTEP_BYTES`].
+const NARROW_LANES: usize = MAX_NARROW_LOCKSTEP_BYTES + 1;
+const WIDE_LANES: usize = MAX_LOCKSTEP_BYTES + 1;
 
 impl Encoder {
     /// Appends the ids of a text without special tokens.
@@ -126,8 +126,8 @@ impl Encoder {
         }
         self.look_up_pending(workspace, text, interrupt)?;
         let Workspace { pending, short_cache, long_cache, ids, .. } = workspace;
-        self.merge_pending::<SHORT_LANES>(pending, 0, text);
-        self.merge_pending::<LONG_LANES>(pending, 1, text);
+        self.merge_pending::<NARROW_LANES>(pending, 0, text);
+        self.merge_pending::<WIDE_LANES>(pending, 1, text);
         pending.store(text, short_cache, long_cache);
         pending.flush(ids, out)?;
         short_cache.grow();
@@ -137,7 +137,7 @@ impl Encoder {
     /// Resolves the pre-tokens that a table holds, and those too long for lockstep.
     fn look_up_pending(&self, workspace: &mut Workspace, text: &[u8], interrupt: Interrupt) -> Result<()> {
         let Workspace { pending, short_cache, long_cache, symbols, .. } = workspace;
-        let Pending { pretokens, spans, ids, to_merge: [short, long], .. } = pending;
+        let Pending { pretokens, spans, ids, to_merge: [narrow, wide], .. } = pending;
         for (index, pretoken) in (0..).zip(pretokens) {
             let start = ids.len();
             let hash = pretoken.long_hash;
@@ -158,18 +158,18 @@ impl Encoder {
                 } else {
                     // The line may have left the processor's cache since the lookup.
                     short_cache.lines().prefetch(pretoken.short_hash);
-                    short.push(index);
+                    narrow.push(index);
                 }
             } else {
                 let bytes = &text[pretoken.range.clone()];
-                if bytes.len() >= LONG_LANES || !self.shape.is_plain() {
+                if bytes.len() >= WIDE_LANES || !self.shape.is_plain() {
                     self.encode_pretoken(bytes, symbols, ids, interrupt)?;
                     long_cache.insert(bytes, hash, &ids[start..]);
                     pretoken.is_cached = true;
                 } else if let Some(id) = self.unreachable_token(bytes) {
                     ids.push(id);
                 } else {
-                    long.push(index);
+                    wide.push(index);
                 }
             }
             spans.push((start as u32, (ids.len() - start) as u32));
@@ -183,7 +183,7 @@ impl Encoder {
         let to_merge = &to_merge[list];
         let bytes = |index: usize, lanes: &mut [u8; LANES]| {
             let pretoken = &pretokens[to_merge[index] as usize];
-            if LANES == SHORT_LANES {
+            if LANES == NARROW_LANES {
                 lanes[..16].copy_from_slice(&pretoken.key.bytes());
                 pretoken.key.n_bytes()
             } else {

@@ -3,7 +3,8 @@
 use super::cutter::Cutter;
 use super::encoder::{Allowed, Encoder};
 use super::id::{Id, check_width};
-use super::workspace::{self, Workspace, check_every};
+use super::workspace::{Workspace, check_every};
+use super::workspace_pool;
 use crate::error::Result;
 use crate::special::Segment;
 use crate::sys::interrupt::Interrupt;
@@ -118,9 +119,9 @@ impl Encoder {
 
     /// Calls `work` with a workspace, which is lost if `work` panics.
     pub(super) fn with_workspace<R>(&self, work: impl FnOnce(&mut Workspace) -> Result<R>) -> Result<R> {
-        let mut workspace = workspace::take(self.owner)?;
+        let mut workspace = workspace_pool::take(self.owner)?;
         let result = work(&mut workspace);
-        workspace::put_back(self.owner, workspace);
+        workspace_pool::put_back(self.owner, workspace);
         result
     }
 }

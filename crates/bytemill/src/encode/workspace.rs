@@ -1,5 +1,4 @@
-//! The buffers and caches that one thread needs to encode, the two passes every pre-token takes (hash, then look up), and the
-//! pool of idle workspaces.
+//! The buffers and caches that one thread needs to encode, and the two passes every pre-token takes: hash, then look up.
 
 use super::key_hash::{self, KeyHash};
 use super::long_cache::{LongCache, MAX_LONG_IDS};
@@ -13,8 +12,6 @@ use crate::sys::hash::{PACKED_BYTES, Packed, long_hash};
 use crate::sys::interrupt::Interrupt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Reused from text to text; the caches keep their content.
 pub struct Workspace {
@@ -22,13 +19,13 @@ pub struct Workspace {
     pub long_cache: LongCache,
     /// Where the pre-tokens of the block end.
     pub ends: Vec<usize>,
-    /// The pre-tokens of the block, or the parts they are cut into: packed if short, else [`Packed::NO_KEY`].
+    /// The pre-tokens of the block, or the parts they are cut into: packed if that is possible, else [`Packed::NO_KEY`].
     keys: Vec<Packed>,
     /// The hash of each key; 0 if it has none.
     hashes: Vec<u32>,
-    /// Range and hash of those that are not short.
-    long: Vec<(Range<usize>, u64)>,
-    /// How many of `keys` and of `long` have been looked up.
+    /// Range and hash of those that are not packed.
+    unpacked: Vec<(Range<usize>, u64)>,
+    /// How many of `keys` and of `unpacked` have been looked up.
     n_done: (usize, usize),
     pub pending: Pending,
     /// Ids and placeholders that wait until the placeholders are resolved.
@@ -57,7 +54,7 @@ impl Workspace {
             ends: Vec::with_capacity(MAX_ENDS),
             keys: Vec::with_capacity(MAX_ENDS),
             hashes: Vec::with_capacity(MAX_ENDS),
-            long: Vec::new(),
+            unpacked: Vec::new(),
             n_done: (0, 0),
             pending: Pending::default(),
             ids: Vec::new(),
@@ -80,7 +77,7 @@ impl Workspace {
     pub fn hash(&mut self, text: &[u8], start: usize, cut: impl Fn(&[u8], &mut dyn FnMut(usize))) {
         self.keys.clear();
         self.hashes.clear();
-        self.long.clear();
+        self.unpacked.clear();
         self.n_done = (0, 0);
         key_hash::run(HashBlock { workspace: self, text, start, cut });
     }
@@ -90,10 +87,10 @@ impl Workspace {
     /// Stops at a pre-token that is too long for that and returns its range; the next call continues after it.
     #[inline(never)]
     pub fn look_up(&mut self, text: &[u8]) -> Option<Range<usize>> {
-        let Self { short_cache, long_cache, keys, hashes, long, n_done, pending, ids, .. } = self;
+        let Self { short_cache, long_cache, keys, hashes, unpacked, n_done, pending, ids, .. } = self;
         let (keys, hashes) = (&keys[n_done.0..], &hashes[n_done.0..]);
         // An entry is copied whole, whatever the number of its ids.
-        ids.reserve(keys.len() * SHORT_IDS + (long.len() - n_done.1) * MAX_LONG_IDS);
+        ids.reserve(keys.len() * SHORT_IDS + (unpacked.len() - n_done.1) * MAX_LONG_IDS);
         let n_before = ids.len();
         let spare = ids.spare_capacity_mut();
         let mut n_filled = 0;
@@ -104,7 +101,7 @@ impl Workspace {
             let (key, hash) = loop {
                 let Some((&key, &hash)) = rest.next() else { break 'block };
                 let Some((ids, n_ids)) = lines.get_first(key, hash) else { break (key, hash) };
-                // SAFETY: `SHORT_IDS` values are reserved for each key and `MAX_LONG_IDS` for each long one, and none before
+                // SAFETY: `SHORT_IDS` values are reserved for each key and `MAX_LONG_IDS` for each without, and none before
                 // this one has filled more.
                 let slot = unsafe { spare.get_unchecked_mut(n_filled..n_filled + SHORT_IDS) };
                 slot.copy_from_slice(&ids.map(MaybeUninit::new));
@@ -117,7 +114,7 @@ impl Workspace {
                 n_filled += look_up_other(short_cache, long_cache, pending, key, hash, index, slot);
                 continue;
             }
-            let (range, hash) = long[n_done.1].clone();
+            let (range, hash) = unpacked[n_done.1].clone();
             n_done.1 += 1;
             if range.len() > MAX_COLLECTED_BYTES {
                 n_done.0 += keys.len() - rest.len();
@@ -138,8 +135,8 @@ impl Workspace {
         if too_long.is_none() {
             n_done.0 += keys.len();
         }
-        // SAFETY: the first `n_filled` values are written: `SHORT_IDS` for each short key, of which at most as many count, and
-        // as many as count for each long one.
+        // SAFETY: the first `n_filled` values are written: `SHORT_IDS` for each packed key, of which at most as many count, and
+        // as many as count for each other one.
         unsafe { ids.set_len(n_before + n_filled) };
         too_long
     }
@@ -158,7 +155,7 @@ impl Workspace {
     }
 }
 
-/// Copies the ids of a short pre-token that is not the first entry of its line into `slot`, or a placeholder, which will stand
+/// Copies the ids of a packed pre-token that is not the first entry of its line into `slot`, or a placeholder, which will stand
 /// at `index` among the buffered ids. Returns the number of values.
 ///
 /// A function of its own, so that the loop that calls it for 3 of 100 pre-tokens keeps its variables in registers.
@@ -225,14 +222,14 @@ impl<H: KeyHash, C: Fn(&[u8], &mut dyn FnMut(usize))> Kernel<H> for HashBlock<'_
     #[inline(always)]
     fn run(self, hasher: H) {
         let Self { workspace, text, mut start, cut } = self;
-        let Workspace { short_cache, long_cache, ends, keys, hashes, long, .. } = workspace;
+        let Workspace { short_cache, long_cache, ends, keys, hashes, unpacked, .. } = workspace;
         let lines = short_cache.lines();
         let mut ends = ends.as_slice();
         while !ends.is_empty() {
             let n_known = keys.len();
             keys.reserve(ends.len());
             hashes.reserve(ends.len());
-            let mut n_short = 0;
+            let mut n_packed = 0;
             let mut from = start;
             let slots = keys.spare_capacity_mut().iter_mut().zip(hashes.spare_capacity_mut());
             for ((key, hash), &end) in slots.zip(ends) {
@@ -241,15 +238,15 @@ impl<H: KeyHash, C: Fn(&[u8], &mut dyn FnMut(usize))> Kernel<H> for HashBlock<'_
                 }
                 lines.prefetch(*hash.write(pack(hasher, text, from, end, key)));
                 from = end;
-                n_short += 1;
+                n_packed += 1;
             }
             start = from;
             // SAFETY: the loop has written this many values of both.
             unsafe {
-                keys.set_len(n_known + n_short);
-                hashes.set_len(n_known + n_short);
+                keys.set_len(n_known + n_packed);
+                hashes.set_len(n_known + n_packed);
             }
-            ends = &ends[n_short..];
+            ends = &ends[n_packed..];
             if let Some((&end, others)) = ends.split_first() {
                 let pretoken = &text[start..end];
                 let mut add = |start: usize, end: usize| {
@@ -259,7 +256,7 @@ impl<H: KeyHash, C: Fn(&[u8], &mut dyn FnMut(usize))> Kernel<H> for HashBlock<'_
                         // A longer one is not in the cache, whatever the hash.
                         let hash = if bytes.len() <= MAX_CACHED_BYTES { long_hash(bytes, 0) } else { 0 };
                         long_cache.prefetch(hash);
-                        long.push((start..end, hash));
+                        unpacked.push((start..end, hash));
                         hashes.push(0);
                     } else {
                         let hash = pack(hasher, text, start, end, &mut key);
@@ -298,104 +295,3 @@ fn pack(hasher: impl KeyHash, text: &[u8], start: usize, end: usize, key: &mut M
         hasher.pack(&sixteen, end - start, key)
     }
 }
-
-// The process-wide pool of idle workspaces.
-//
-// All tokenizers share it, so what stays in memory between calls depends neither on how many there are nor on how many
-// threads encoded: at most [`MAX_IDLE_BYTES`], of which the least recently used workspaces are given up first. A workspace
-// belongs to one tokenizer, since its cache holds that tokenizer's ids.
-//
-// The lock is only tried: in a forked child, a thread that does not exist there may hold it. Who does not get it makes a new
-// workspace, or drops one.
-
-/// Bytes of idle workspaces. One that has seen a large text takes 21 MB.
-const MAX_IDLE_BYTES: usize = 64 << 20;
-
-/// How often the lock is tried. A thread holds it for less than a microsecond, unless it is suspended there; each try leaves
-/// the processor to it.
-const MAX_TRIES: usize = 1 << 8;
-
-/// The workspaces, the least recently used first.
-static POOL: Mutex<Idle> = Mutex::new(Idle(Vec::new()));
-
-/// Identifies a tokenizer among those of the process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Owner(u64);
-
-impl Owner {
-    pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// Takes an idle workspace of `owner`, or creates one.
-///
-/// # Errors
-/// [`crate::Error::Memory`] if the system refuses the memory.
-pub fn take(owner: Owner) -> Result<Box<Workspace>> {
-    let idle = lock().and_then(|mut idle| idle.take(owner));
-    idle.map_or_else(|| Workspace::new().map(Box::new), Ok)
-}
-
-/// Makes a workspace available to later calls of `owner`.
-pub fn put_back(owner: Owner, mut workspace: Box<Workspace>) {
-    workspace.reset();
-    let surplus = lock().map(|mut idle| idle.put_back(owner, workspace, MAX_IDLE_BYTES));
-    // Outside the lock: to free memory takes a while.
-    drop(surplus);
-}
-
-/// Drops the idle workspaces of a tokenizer that is no longer used.
-pub fn discard(owner: Owner) {
-    let discarded = lock().map(|mut idle| idle.discard(owner));
-    drop(discarded);
-}
-
-fn lock() -> Option<MutexGuard<'static, Idle>> {
-    for _ in 0..MAX_TRIES {
-        match POOL.try_lock() {
-            Ok(idle) => return Some(idle),
-            // A panic elsewhere cannot leave the list half changed.
-            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-        }
-    }
-    None
-}
-
-#[derive(Default)]
-struct Idle(Vec<IdleWorkspace>);
-
-struct IdleWorkspace {
-    owner: Owner,
-    n_bytes: usize,
-    workspace: Box<Workspace>,
-}
-
-impl Idle {
-    fn take(&mut self, owner: Owner) -> Option<Box<Workspace>> {
-        let index = self.0.iter().rposition(|idle| idle.owner == owner)?;
-        Some(self.0.remove(index).workspace)
-    }
-
-    /// Returns what has to be given up for it.
-    fn put_back(&mut self, owner: Owner, workspace: Box<Workspace>, max_bytes: usize) -> Vec<IdleWorkspace> {
-        self.0.push(IdleWorkspace { owner, n_bytes: workspace.n_bytes(), workspace });
-        let mut n_bytes: usize = self.0.iter().map(|idle| idle.n_bytes).sum();
-        let mut n_surplus = 0;
-        while n_bytes > max_bytes {
-            n_bytes -= self.0[n_surplus].n_bytes;
-            n_surplus += 1;
-        }
-        self.0.drain(..n_surplus).collect()
-    }
-
-    fn discard(&mut self, owner: Owner) -> Vec<IdleWorkspace> {
-        self.0.extract_if(.., |idle| idle.owner == owner).collect()
-    }
-}
-
-#[cfg(test)]
-#[path = "tests/workspace.rs"]
-mod tests;

@@ -139,7 +139,9 @@ def flags_at(token: Mapping[str, Any], location: str) -> TokenFlags:
     Raises:
         TokenizerFileError: A flag is not a boolean.
     """
-    return TokenFlags(*(row.read(token.get(name, False), f"{location}.{name}") for name, row in FLAGS.rows.items()))
+    return TokenFlags(
+        *(row.read(token.get(name, False), f"{location}.{name}") for name, row in FLAGS.rows.items())
+    )
 
 
 DECODERS: Table[str] = Table("decoder", "decoders")
@@ -169,7 +171,9 @@ def _strip(step: dict[str, Any], path: str) -> str:
 @DECODERS.row("Metaspace", settings="`replacement` `▁`, alone, without `byte_fallback`")
 def _metaspace(step: dict[str, Any], path: str) -> str:
     if step.get("replacement") != _META:
-        raise TokenizerFileError(f"{path}.replacement is {shown(step.get('replacement'))}, which is not supported")
+        raise TokenizerFileError(
+            f"{path}.replacement is {shown(step.get('replacement'))}, which is not supported"
+        )
     default = "always" if step.get("add_prefix_space", True) else "never"
     return "Metaspace never" if step.get("prepend_scheme", default) == "never" else "Metaspace"
 

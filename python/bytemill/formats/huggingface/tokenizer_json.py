@@ -392,7 +392,7 @@ def _check_decoding(
 
 
 def _may_become_bytes(text: str, normalizer: NormalizerSteps) -> bool:
-    """Return whether a token may be text of other bytes when it is normalized: so it is decoded if it is found there."""
+    """Return whether a token may be text of other bytes once it is normalized, as it is decoded if it is found then."""
     if any(step[0] == "Replace" and step[1] in text for step in normalizer):
         return True
     text = "".join(step[1] for step in normalizer if step[0] == "Prepend") + text.strip()

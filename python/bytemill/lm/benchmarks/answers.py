@@ -170,6 +170,7 @@ def evaluate_answers(
     bos_id: int | None = None,
     batch_size: int = 16,
     results: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> AnswerScore:
     """Let a model answer, and compute the accuracy over `items`.
@@ -184,6 +185,7 @@ def evaluate_answers(
         bos_id: Id of the token that began every training document; it precedes each prompt.
         batch_size: Number of answers that are generated together.
         results: File to append the answers to each item to; items in the file are not answered again.
+        settings: See `ItemResults`.
         progress: Called with the number of answered items and their total.
 
     Raises:
@@ -209,7 +211,7 @@ def evaluate_answers(
     identity = "" if results is None else results_identity(model, tokenizer, items, bos_id, vars(options))
     generator = _Generator(model, tokenizer, options)
     with (
-        ItemResults(results, task, identity, items_hash(items)) as known,
+        ItemResults(results, task, identity, items_hash(items), settings) as known,
         shared_cores(next(model.parameters()).device),
     ):
         remaining = [number for number in range(len(items)) if number not in known.lines]

@@ -128,6 +128,7 @@ def evaluate_task(
         "bos_id": trained.bos_id,
         "batch_size": batch_size,
         "results": results,
+        "settings": _compared(items, answers),
         "progress": progress,
     }
     model, tokenizer, task = trained.model, trained.tokenizer, items.task
@@ -137,15 +138,41 @@ def evaluate_task(
     return evaluate_answers(model, tokenizer, items.items, task.forms, options, **common)
 
 
-def saved_score(items: TaskItems, results: str | os.PathLike[str]) -> Score:
+def _compared(items: TaskItems, answers: AnswerOptions) -> dict[str, Any]:
+    """Return the settings that must be equal where two models are compared, by the names of their options."""
+    common: dict[str, Any] = {"shots": items.shots, "chat": answers.chat}
+    if items.task.forms is None:
+        return common
+    return common | {
+        "max-tokens": answers.max_tokens,
+        "samples": answers.n_samples,
+        "temperature": float(answers.temperature),
+    }
+
+
+def saved_score(
+    items: TaskItems, results: str | os.PathLike[str], answers: AnswerOptions | None = None
+) -> Score:
     """Return the score of items from a file of results.
 
+    Args:
+        items: The items.
+        results: The file.
+        answers: How the other model answers.
+
     Raises:
-        CheckpointError: The file has other items, or not all of them.
+        CheckpointError: The file has other items or settings, or not all items.
         OutputError: The file cannot be read.
     """
     found, lines = read_results(results, items.section)
-    if found != items_hash(items.items):
+    theirs: dict[str, Any] = found.get("settings") or {}
+    for name, value in _compared(items, answers or AnswerOptions()).items():
+        if (other := theirs.get(name, value)) != value:
+            raise CheckpointError(
+                f"the results of {items.section} in {results} were made with {name} {other}, not {value}",
+                hint=f"compare models with the same settings: {_option(name, other)}",
+            )
+    if found.get("items") != items_hash(items.items):
         raise CheckpointError(
             f"the results of {items.section} in {results} are of other items",
             hint="compare models on the same items: the same files, --shots, --shots-from and --limit",
@@ -159,6 +186,13 @@ def saved_score(items: TaskItems, results: str | os.PathLike[str]) -> Score:
     if forms is None:
         return multiple_choice_score(items.items, lines)
     return answer_score(items.items, lines, forms)
+
+
+def _option(name: str, value: Any) -> str:
+    """Return what to write on the command line for a setting."""
+    if isinstance(value, bool):
+        return f"add --{name}" if value else f"leave --{name} out"
+    return f"--{name} {value}"
 
 
 def measures(items: TaskItems, score: Score) -> dict[str, tuple[float, ...]]:

@@ -16,7 +16,9 @@ from bytemill.lm.batches import key_of
 from bytemill.lm.device import autocast, shared_cores
 from bytemill.lm.generation.core_decoder import CoreDecoder
 from bytemill.lm.generation.graph_decoder import Fetched, GraphDecoder
-from bytemill.lm.generation.sampling import SamplingParameters, draw, next_log_probabilities
+from bytemill.lm.generation.sampling import SamplingParameters, draw, draw_rows, next_log_probabilities
+from bytemill.lm.generation.speculative import Reader, Speculation, speculate
+from bytemill.lm.generation.window import window_start
 from bytemill.lm.model import KVCache, TransformerLM
 from bytemill.lm.tensors import not_finite
 
@@ -24,26 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from torch import Tensor
-
-
-def window_start(n_ids: int, context_length: int) -> int:
-    """Return the position of the first id that is read to predict the id after `n_ids` ids.
-
-    When the context is full, its older half is dropped: dropping one id would recompute the whole context for each new
-    one. The start depends on the number of ids alone, so that a text has the same probabilities whether it is generated
-    at once, continued, or scored.
-
-    Args:
-        n_ids: Number of ids so far, including the prompt.
-        context_length: Ids that the model can read.
-
-    >>> [window_start(n_ids, 4) for n_ids in range(1, 12)]
-    [0, 0, 0, 0, 3, 3, 3, 6, 6, 6, 9]
-    """
-    n_kept = max(1, context_length // 2)
-    step = context_length + 1 - n_kept
-    n_steps = max(0, -(-(n_ids - context_length) // step))
-    return n_steps * step
 
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -89,6 +71,7 @@ def generate(
     seed: int | None = None,
     use_cache: bool = True,
     precision: Precision = "auto",
+    speculation: Speculation | None = None,
 ) -> list[list[int]]:
     """Continue `prompt`, and return the new ids of each sample.
 
@@ -104,9 +87,12 @@ def generate(
         seed: Seed of the sampling; by default random.
         use_cache: Cache keys and values; the ids are the same without.
         precision: See `Precision`.
+        speculation: Have a draft guess tokens: the distribution of the samples is the same, the samples of a seed are
+            not, but with temperature 0. It counts the guesses that were kept.
 
     Raises:
-        RunConfigError: The prompt is empty or has ids that the model lacks, or an argument is out of range.
+        RunConfigError: The prompt is empty or has ids that the model lacks, an argument is out of range, or the draft
+            does not fit the model.
         NotFiniteError: The weights or the logits are not finite.
     """
     parameters = SamplingParameters(
@@ -130,6 +116,7 @@ def generate(
         use_cache=use_cache,
         precision=precision,
         with_logits=False,
+        speculation=speculation,
     ):
         samples[token.sample].append(token.id)
     return samples
@@ -149,8 +136,9 @@ def next_tokens(
     precision: Precision = "auto",
     with_logits: bool = True,
     is_last: Callable[[NextToken], bool] | None = None,
+    speculation: Speculation | None = None,
 ) -> Iterator[NextToken]:
-    """Yield tokens like `generate`, with samples interleaved.
+    """Yield tokens like `generate`, with samples interleaved; with a draft, one sample after the other.
 
     When the context is full, its older half is dropped; see `window_start`.
 
@@ -180,6 +168,11 @@ def next_tokens(
         with_logits,
         [0] * n_samples,
     )
+    if speculation is not None:
+        speculation.check(model)
+        steps = _speculative_steps(request, speculation)
+        yield from _until_ended(request, steps, stop_ids, is_last)
+        return
     yield from _tokens(request, use_cache=use_cache, stop_ids=stop_ids, is_last=is_last)
 
 
@@ -254,7 +247,17 @@ def _tokens(
     model = request.model
     is_fast = use_cache and GraphDecoder.supports(model, request.parameters)
     steps = _fast_steps(request) if is_fast else _plain_steps(request, use_cache=use_cache)
-    with shared_cores(next(model.parameters()).device):
+    yield from _until_ended(request, steps, stop_ids, is_last)
+
+
+def _until_ended(
+    request: _Request,
+    steps: Iterator[Iterator[NextToken]],
+    stop_ids: Collection[int],
+    is_last: Callable[[NextToken], bool] | None,
+) -> Iterator[NextToken]:
+    """Yield the tokens of all steps, and note which samples have ended, until all have."""
+    with shared_cores(request.model.lm_head.weight.device):
         for tokens in steps:
             for token in tokens:
                 if (is_last is not None and is_last(token)) or token.id in stop_ids:
@@ -345,6 +348,34 @@ def _arrived(request: _Request, fetched: Fetched, start: int) -> Iterator[NextTo
         yield NextToken(sample, ids[sample], start, distribution)
 
 
+def _speculative_steps(request: _Request, speculation: Speculation) -> Iterator[Iterator[NextToken]]:
+    """Generate one sample after the other; a step is a whole sample."""
+    reader = Reader(request.model, request.dtype)
+    for sample in list(request.running):
+        yield _speculated(request, speculation, reader, sample)
+        if sample in request.running:
+            request.running.remove(sample)
+
+
+def _speculated(
+    request: _Request, speculation: Speculation, reader: Reader, sample: int
+) -> Iterator[NextToken]:
+    for chosen in speculate(
+        reader,
+        speculation,
+        request.rows[sample],
+        request.max_tokens,
+        request.parameters,
+        generator=request.generators[sample],
+        excluded_ids=request.excluded_ids,
+        context_length=request.model.config.context_length,
+    ):
+        both = (chosen.logits, chosen.log_probabilities)
+        yield NextToken(sample, chosen.id, chosen.window_start, lambda _, both=both: both)
+        if sample not in request.running:
+            return
+
+
 def _plain_steps(request: _Request, *, use_cache: bool) -> Iterator[Iterator[NextToken]]:
     """Generate with the model's own forward pass or the core, and sample in NumPy."""
     window = _Window(request, use_cache=use_cache)
@@ -355,22 +386,31 @@ def _plain_steps(request: _Request, *, use_cache: bool) -> Iterator[Iterator[Nex
         if not np.isfinite(logits.numpy()).all():
             raise not_finite(request.model)
         logits.numpy()[:, request.excluded_ids] = -np.inf
-        yield _sampled(request, dict(zip(window.samples, logits, strict=True)), window.start)
+        yield _sampled(request, logits, window)
         n_ids = max(len(row) for row in request.rows)
         for row in request.rows:
             # Keep the batch rectangular; these ids are never read.
             row.extend(row[-1:] * (n_ids - len(row)))
 
 
-def _sampled(request: _Request, logits: dict[int, Tensor], start: int) -> Iterator[NextToken]:
-    for sample in list(request.running):
-        own, row = logits[sample], request.rows[sample]
-        past = row[request.n_padding[sample] :] if request.n_padding[sample] else row
-        log_probabilities = next_log_probabilities(own, request.parameters, past)
-        chosen = draw(log_probabilities, request.generators[sample])
-        row.append(chosen)
-        both = (own, log_probabilities)
-        yield NextToken(sample, chosen, start, lambda _, both=both: both)
+def _sampled(request: _Request, logits: Tensor, window: _Window) -> Iterator[NextToken]:
+    samples = list(request.running)
+    if samples != window.samples:
+        logits = logits[[window.samples.index(sample) for sample in samples]]
+    generators = [request.generators[sample] for sample in samples]
+    if request.parameters.keeps_all and len(samples) > 1:
+        ids, log_probabilities = draw_rows(logits, request.parameters.temperature, generators)
+    else:
+        pasts = (request.rows[sample][request.n_padding[sample] :] for sample in samples)
+        log_probabilities = [
+            next_log_probabilities(own, request.parameters, past)
+            for own, past in zip(logits, pasts, strict=True)
+        ]
+        ids = [draw(own, generator) for own, generator in zip(log_probabilities, generators, strict=True)]
+    for index, (sample, chosen) in enumerate(zip(samples, ids, strict=True)):
+        request.rows[sample].append(chosen)
+        both = (logits[index], log_probabilities[index])
+        yield NextToken(sample, chosen, window.start, lambda _, both=both: both)
 
 
 class _Window:

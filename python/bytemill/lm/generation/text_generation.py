@@ -14,6 +14,7 @@ from bytemill.lm.model import softmax
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bytemill.lm.generation.speculative import Speculation
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -103,6 +104,8 @@ class GenerationOptions:
     precision: Precision = "auto"
     with_logits: bool = True
     """Whether tokens have their logits, for `token_probabilities`; a GPU generates text faster without."""
+    speculation: Speculation | None = None
+    """Have a draft guess tokens; see `generate`."""
 
 
 @dataclass(frozen=True)
@@ -215,11 +218,21 @@ def generate_text(
         with_logits=options.with_logits,
         excluded_ids=ids_without_token(tokenizer, model.config.vocab_size),
         is_last=is_last,
+        speculation=options.speculation,
     ):
         yield NewText(token.sample, token, texts[token.sample])
     for sample, stream in enumerate(streams):
         if remaining := stream.finish():
             yield NewText(sample, None, remaining)
+
+
+def sample_text(
+    model: TransformerLM, tokenizer: Tokenizer, prompt: str, max_tokens: int, seed: int = 0
+) -> str:
+    """Return one continuation of `prompt`, at temperature 0.8 and top-p 0.95. Raises as `generate_text`."""
+    sampling = SamplingParameters(temperature=0.8, top_p=0.95)
+    options = GenerationOptions(max_tokens=max_tokens, sampling=sampling, seed=seed, with_logits=False)
+    return "".join(own.text for own in generate_text(model, tokenizer, prompt, options))
 
 
 def token_probabilities(

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bytemill.errors import ModelConfigError, NotFiniteError, TokenizerError
-from bytemill.formats.gguf import PRE_TOKENIZERS, same_split
 from bytemill.formats.gguf_names import BEGIN_NAMES, END_NAMES
+from bytemill.formats.gguf_pre_tokenizers import PRE_TOKENIZERS, same_split
 from bytemill.formats.huggingface.exchange import default_config, with_bos, write_folder
 from bytemill.formats.spec import TokenizerMetadata
 from bytemill.lm.device import memory_errors

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from bytemill.lm.optim.base import StepByGroup, blocks, check_below_one, check_not_negative, parameter_groups
+from bytemill.lm.optim.base import (
+    StepByGroup,
+    blocks,
+    check_below_one,
+    check_not_negative,
+    decay_weights,
+    parameter_groups,
+)
 from bytemill.lm.tensors import local
 
 if TYPE_CHECKING:
@@ -57,6 +64,8 @@ class AdamW(StepByGroup):
         eps: Term ε added to √v̂.
         weight_decay: Weight decay λ.
         fused: Update each tensor in one pass, with the function of `torch.optim.AdamW(fused=True)`.
+        cautious: Decay only the weights that the update makes smaller; see `base.decay_weights`. Such updates are not
+            fused.
 
     Raises:
         ValueError: An argument is out of range.
@@ -71,12 +80,14 @@ class AdamW(StepByGroup):
         weight_decay: float = 0.01,
         *,
         fused: bool = False,
+        cautious: bool = False,
     ) -> None:
         check_not_negative(lr=lr, eps=eps, weight_decay=weight_decay)
         check_below_one(beta_1=betas[0], beta_2=betas[1])
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+        defaults = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, {**defaults, "cautious": cautious})
 
-        self.fused = fused
+        self.fused = fused and not cautious
         self._skip: _Skip | None = None
 
     @property
@@ -114,6 +125,7 @@ def make_adamw(model: TransformerLM, options: OptimizerConfig, _processes: Proce
         betas=(options.beta1, options.beta2),
         eps=options.eps,
         fused=model.kernels.fused_adamw,
+        cautious=options.cautious_decay,
     )
 
 
@@ -148,7 +160,8 @@ def adamw_step(
         tensors = (parameter, gradient, state["m"], state["v"])
         by_step.setdefault(state["t"], []).append(tuple(map(local, tensors)))
     for t, tensors in by_step.items():
-        if fused:
+        cautious = group.get("cautious", False)
+        if fused and not cautious:
             fused_adamw_update(tensors, t, group, skip)
             continue
         for block in blocks(tensors):
@@ -160,6 +173,7 @@ def adamw_step(
                 rate=group["lr"] / (1 - beta_1**t),
                 root=math.sqrt(1 - beta_2**t),
                 decay=group["lr"] * group["weight_decay"],
+                cautious=cautious,
             )
 
 
@@ -175,6 +189,7 @@ def _update(
     rate: float,
     root: float,
     decay: float,
+    cautious: bool,
 ) -> None:
     """Update many tensors at once; all operations but the square root are in place.
 
@@ -182,10 +197,14 @@ def _update(
         rate: α / (1 − β₁ᵗ).
         root: √(1 − β₂ᵗ).
         decay: α λ.
+        cautious: See `AdamW`.
     """
-    if decay:
+    if decay and not cautious:
         torch._foreach_mul_(parameters, 1 - decay)
     torch._foreach_lerp_(m, gradients, 1 - beta_1)
+    if decay and cautious:  # the update has the sign of m
+        for parameter, mean in zip(parameters, m, strict=True):
+            decay_weights(parameter, mean, decay, cautious=True)
     torch._foreach_mul_(v, beta_2)
     torch._foreach_addcmul_(v, gradients, gradients, 1 - beta_2)
     denominators = torch._foreach_sqrt(v)

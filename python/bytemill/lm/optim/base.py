@@ -125,7 +125,11 @@ def parameter_groups(model: TransformerLM, weight_decay: float = 0.1) -> list[di
 
 
 def muon_groups(
-    model: TransformerLM, lr: float = 0.02, adamw_lr: float = 3e-4, weight_decay: float = 0.1
+    model: TransformerLM,
+    lr: float = 0.02,
+    adamw_lr: float = 3e-4,
+    weight_decay: float = 0.1,
+    algorithm: str = "muon",
 ) -> list[dict[str, Any]]:
     """Return groups for Muon: matrices of the blocks with Muon; embeddings, output layer and vectors with AdamW.
 
@@ -136,13 +140,14 @@ def muon_groups(
         lr: Learning rate of Muon.
         adamw_lr: Learning rate of AdamW.
         weight_decay: Weight decay; vectors do not decay.
+        algorithm: Name of another optimizer for the matrices, such as "soap".
     """
     inner = {id(parameter) for parameter in model.layers.parameters() if parameter.ndim == 2}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in inner]
     outer, vectors = _by_dimension(rest)
     matrices = [parameter for parameter in model.parameters() if id(parameter) in inner]
     return _not_empty(
-        {"params": matrices, "algorithm": "muon", "lr": lr, "weight_decay": weight_decay},
+        {"params": matrices, "algorithm": algorithm, "lr": lr, "weight_decay": weight_decay},
         {"params": outer, "algorithm": "adamw", "lr": adamw_lr, "weight_decay": weight_decay},
         {"params": vectors, "algorithm": "adamw", "lr": adamw_lr, "weight_decay": 0.0},
     )
@@ -154,6 +159,47 @@ def _by_dimension(parameters: list[Any]) -> tuple[list[Tensor], list[Tensor]]:
 
 def _not_empty(*groups: dict[str, Any]) -> list[dict[str, Any]]:
     return [group for group in groups if group["params"]]
+
+
+def with_algorithms(params: list[Any], algorithm: str) -> list[dict[str, Any]]:
+    """Return groups unchanged, and divide parameters into matrices, with the algorithm, and others, with AdamW.
+
+    Raises:
+        ValueError: A group has another algorithm, or one for matrices contains another parameter.
+    """
+    groups: list[dict[str, Any]] = params
+    if params and not isinstance(params[0], dict):
+        matrices = [p for p in params if p.ndim == 2]
+        others = [p for p in params if p.ndim != 2]
+        groups = _not_empty(
+            {"params": matrices, "algorithm": algorithm}, {"params": others, "algorithm": "adamw"}
+        )
+    for group in groups:
+        own = list(group["params"])
+        wrong = [p for p in own if group.get("algorithm", algorithm) == algorithm and p.ndim != 2]
+        if wrong:
+            raise ValueError(
+                f"{algorithm} is for matrices, but a group has a parameter of shape {tuple(wrong[0].shape)}"
+            )
+        if group.get("algorithm", algorithm) not in (algorithm, "adamw"):
+            raise ValueError(f"algorithm is {group['algorithm']!r}: choose {algorithm!r} or 'adamw'")
+    return groups
+
+
+def decay_weights(weights: Tensor, update: Tensor, decay: float, *, cautious: bool) -> None:
+    """Multiply weights by 1 − decay, in place.
+
+    Args:
+        weights: The weights.
+        update: What is subtracted from them in this step.
+        decay: Learning rate times weight decay.
+        cautious: Decay only weights of the sign of their update, which the update makes smaller too (Chen et al. 2025,
+            "Cautious Weight Decay").
+    """
+    if decay and cautious:
+        weights.sub_(weights * (weights * update >= 0), alpha=decay)
+    elif decay:
+        weights.mul_(1 - decay)
 
 
 # Numbers per block and CPU thread. An update reads and writes five tensors several times; 2¹⁵ numbers of five float32

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from bytemill.lm.optim.adamw import adamw_step
-from bytemill.lm.optim.base import StepByGroup, check_below_one, check_not_negative, muon_groups
+from bytemill.lm.optim.base import (
+    StepByGroup,
+    check_below_one,
+    check_not_negative,
+    decay_weights,
+    muon_groups,
+    with_algorithms,
+)
 from bytemill.lm.processes import Processes
 from bytemill.lm.tensors import joined, l2_norm, local, shard_like, whole
 
@@ -102,6 +109,9 @@ class Muon(StepByGroup):
     "match_adamw" (Liu et al. 2025, "Muon is scalable for LLM training"). The second gives updates the root mean square
     of AdamW's, about 0.2, so learning rate and weight decay of AdamW fit Muon too.
 
+    With `variance_beta`, `balanced` scales the rows of the orthogonal matrix (or the columns, of a wide one) by their
+    usual size.
+
     Args:
         params: Parameter groups with `algorithm` "muon" or "adamw", such as those of `muon_groups`; or parameters, of
             which matrices use Muon and all others AdamW.
@@ -113,6 +123,8 @@ class Muon(StepByGroup):
         n_iterations: Iterations of `orthogonal`.
         method: Iteration of `orthogonal`: "newton_schulz" or "polar_express".
         scaling: Learning rate by shape: "original" or "match_adamw".
+        variance_beta: Decay rate of the variances of `balanced`; 0: no scaling.
+        cautious: Decay only the weights that the update makes smaller; see `decay_weights`.
         betas: Decay rates of AdamW.
         eps: Term ε of AdamW.
         fused: Update the tensors of AdamW in one pass each; see `AdamW`.
@@ -134,13 +146,15 @@ class Muon(StepByGroup):
         n_iterations: int = 5,
         method: Method = "newton_schulz",
         scaling: Scaling = "original",
+        variance_beta: float = 0.0,
+        cautious: bool = False,
         betas: tuple[float, float] = (0.9, 0.95),
         eps: float = 1e-8,
         fused: bool = False,
         processes: Processes | None = None,
     ) -> None:
         check_not_negative(lr=lr, weight_decay=weight_decay, eps=eps)
-        check_below_one(momentum=momentum, beta_1=betas[0], beta_2=betas[1])
+        check_below_one(momentum=momentum, variance_beta=variance_beta, beta_1=betas[0], beta_2=betas[1])
         for name, value, kind in (("method", method, Method), ("scaling", scaling, Scaling)):
             if value not in get_args(kind):
                 raise ValueError(f"{name} is {value!r}: choose {' or '.join(map(repr, get_args(kind)))}")
@@ -152,22 +166,16 @@ class Muon(StepByGroup):
             "n_iterations": n_iterations,
             "method": method,
             "scaling": scaling,
+            "variance_beta": variance_beta,
+            "cautious": cautious,
             "betas": tuple(betas),
             "eps": eps,
             "algorithm": "muon",
         }
-        super().__init__(_grouped(list(params)), defaults)
+        super().__init__(with_algorithms(list(params), "muon"), defaults)
         self.processes = processes or Processes()
         self.fused = fused
         self.momentum, self.momentum_warmup = momentum, momentum_warmup
-        for group in self.param_groups:
-            wrong = [p for p in group["params"] if group["algorithm"] == "muon" and p.ndim != 2]
-            if wrong or group["algorithm"] not in ("muon", "adamw"):
-                raise ValueError(
-                    f"Muon is for matrices, but a group has a parameter of shape {tuple(wrong[0].shape)}"
-                    if wrong
-                    else f"algorithm is {group['algorithm']!r}: choose 'muon' or 'adamw'"
-                )
 
     def begin_step(self, step: int) -> None:
         for group in self.param_groups:
@@ -198,8 +206,18 @@ class Muon(StepByGroup):
                 torch._foreach_lerp(gradients, momenta, group["momentum"]) if group["nesterov"] else momenta
             )
             stack = orthogonal(torch.stack(list(updates)), group["n_iterations"], group["method"])
-            torch._foreach_mul_(own, 1 - group["lr"] * group["weight_decay"])
+            if group["variance_beta"]:
+                variances = [self._variance(parameter) for parameter in own]
+                new = torch.stack(variances)
+                stack = balanced(stack, new, group["variance_beta"])
+                torch._foreach_copy_(variances, list(new.unbind()))
             rate = group["lr"] * shape_scale(rows, columns, group["scaling"])
+            decay = group["lr"] * group["weight_decay"]
+            if group["cautious"]:
+                for parameter, update in zip(own, stack.unbind(), strict=True):
+                    decay_weights(parameter, update, decay, cautious=True)
+            else:
+                torch._foreach_mul_(own, 1 - decay)
             torch._foreach_add_(own, list(stack.unbind()), alpha=-rate)
 
     def _update_matrices(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
@@ -207,12 +225,18 @@ class Muon(StepByGroup):
         for first in range(0, len(parameters), n):
             some = parameters[first : first + n]
             updates = [self._update(parameter, group) for parameter in some]
-            updates = orthogonal_by_turns(updates, group["n_iterations"], group["method"], self.processes)
-            for parameter, update in zip(some, updates, strict=True):
+            matrices = orthogonal_by_turns(updates, group["n_iterations"], group["method"], self.processes)
+            if group["variance_beta"]:
+                matrices = [
+                    balanced(matrix, self._variance(parameter), group["variance_beta"])
+                    for matrix, parameter in zip(matrices, some, strict=True)
+                ]
+            for parameter, like, matrix in zip(some, updates, matrices, strict=True):
                 rows, columns = parameter.shape
-                weights = local(parameter)
-                weights.mul_(1 - group["lr"] * group["weight_decay"])
-                weights.sub_(local(update), alpha=group["lr"] * shape_scale(rows, columns, group["scaling"]))
+                weights, update = local(parameter), local(shard_like(matrix, like))
+                decay = group["lr"] * group["weight_decay"]
+                decay_weights(weights, update, decay, cautious=group["cautious"])
+                weights.sub_(update, alpha=group["lr"] * shape_scale(rows, columns, group["scaling"]))
 
     def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
         """Update the momentum of a matrix, and return U; sharded as the matrix is."""
@@ -227,6 +251,38 @@ class Muon(StepByGroup):
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(parameter, dtype=torch.float32)
         return state["momentum"]
+
+    def _variance(self, parameter: Tensor) -> Tensor:
+        """Return the variances of a matrix's rows, (rows, 1), or of a wide one's columns; whole in every process."""
+        state = self.state[parameter]
+        if "variance" not in state:
+            rows, columns = parameter.shape
+            shape = (rows, 1) if rows >= columns else (1, columns)
+            state["variance"] = torch.zeros(shape, device=parameter.device)
+        return state["variance"]
+
+
+def balanced(update: Tensor, variance: Tensor, beta: float) -> Tensor:
+    """Divide the rows of an update by their usual size, and keep the norm of the whole (NorMuon, Li et al. 2025).
+
+    nanochat does so too, along the shorter side of a matrix.
+
+    Args:
+        update: (..., rows, columns).
+        variance: Moving average of the mean squares of the rows, (..., rows, 1), or of the columns, (..., 1, columns);
+            updated in place.
+        beta: Decay rate of the average.
+    """
+    wide = update.float()
+    over = -1 if variance.shape[-1] == 1 else -2
+    size = wide.shape[over]
+    squares = wide.square().mean(over, keepdim=True)
+    variance.lerp_(squares, 1 - beta)
+    scale = variance.clamp_min(1e-10).rsqrt()
+    before, after = (
+        (each * size).sum((-2, -1), keepdim=True) for each in (squares, squares * scale.square())
+    )
+    return (wide * scale * (before / after.clamp_min(1e-20)).sqrt()).to(update.dtype)
 
 
 def make_muon(model: TransformerLM, options: OptimizerConfig, processes: Processes) -> Muon:
@@ -245,6 +301,8 @@ def make_muon(model: TransformerLM, options: OptimizerConfig, processes: Process
         nesterov=options.muon_nesterov,
         method=options.muon_method,
         scaling=options.muon_scaling,
+        variance_beta=options.muon_variance_beta,
+        cautious=options.cautious_decay,
         betas=(options.beta1, options.beta2),
         eps=options.eps,
         fused=model.kernels.fused_adamw,
@@ -255,7 +313,7 @@ def make_muon(model: TransformerLM, options: OptimizerConfig, processes: Process
 def orthogonal_by_turns(
     updates: Sequence[Tensor], n_iterations: int, method: Method, processes: Processes
 ) -> list[Tensor]:
-    """Compute `orthogonal` of each matrix in one process, and send the result to the others.
+    """Compute `orthogonal` of each matrix in one process, and send the whole result to the others.
 
     Args:
         updates: The same matrices in every process, or sharded; at most one per process.
@@ -273,7 +331,7 @@ def orthogonal_by_turns(
     ]
     for rank, matrix in enumerate(matrices):
         processes.send_tensor(matrix, rank)
-    return [shard_like(matrix, update) for matrix, update in zip(matrices, updates, strict=True)]
+    return matrices
 
 
 def shape_scale(rows: int, columns: int, scaling: Scaling) -> float:
@@ -295,13 +353,3 @@ def warm_momentum(step: int, momentum: float, warmup_steps: int, start: float = 
     """
     start = min(start, momentum)
     return momentum if step >= warmup_steps else start + (momentum - start) * step / warmup_steps
-
-
-def _grouped(params: list[Any]) -> list[dict[str, Any]]:
-    """Return groups unchanged, and divide parameters into matrices and others."""
-    if params and isinstance(params[0], dict):
-        return params
-    matrices = [p for p in params if p.ndim == 2]
-    others = [p for p in params if p.ndim != 2]
-    groups = [{"params": matrices, "algorithm": "muon"}, {"params": others, "algorithm": "adamw"}]
-    return [group for group in groups if group["params"]]

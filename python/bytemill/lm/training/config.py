@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shlex
 import tomllib
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast, get_args,
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from bytemill.errors import BytemillError, RunConfigError
+from bytemill.lm.depth import depth_settings, depth_shape
 from bytemill.lm.model_config import (
     Count,
     KernelName,
@@ -25,7 +27,10 @@ from bytemill.lm.model_config import (
 )
 from bytemill.lm.optimizers import NotNegative, OptimizerConfig
 from bytemill.lm.parallel.registry import StrategyName  # noqa: TC001 - pydantic evaluates the annotation
-from bytemill.lm.planning import CheckpointingName  # noqa: TC001 - pydantic evaluates the annotation
+from bytemill.lm.planning import (
+    TOKENS_PER_PARAMETER,
+    CheckpointingName,
+)
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, flattened, nested, suggestion
 from bytemill.storage import is_url, local_input, url_of
@@ -220,6 +225,8 @@ class TuningConfig(Settings):
     """grpo: maximum tokens of an answer."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """grpo: temperature of sampling."""
+    sampling_batch: Count = 256
+    """grpo: answers that are sampled in one batch. Several processes divide the batches of a step among them."""
 
     def keyed(self) -> dict[str, Any]:
         """Return every value by its key, such as "tuning.method"."""
@@ -298,6 +305,18 @@ class TrainConfig(Settings):
 
 
 DEFAULT_PRESET = "tiny"
+DERIVING: dict[str, tuple[Any, str]] = {
+    "model.preset": (str, "Named shape that sets all sizes, also those of CONFIG"),
+    "model.depth": (
+        int,
+        "Number of blocks from which all sizes follow, and by default the learning rate, the batch and the steps",
+    ),
+    "training.tokens_per_parameter": (
+        float,
+        f"With model.depth, training tokens per parameter [default: {TOKENS_PER_PARAMETER}]",
+    ),
+}
+"""Settings that only say what others are, with their types and descriptions. A run does not record them."""
 SECTIONS: dict[str, type[Settings]] = {
     "model": ModelConfig,
     "data": DataConfig,
@@ -349,15 +368,15 @@ _LIST_SETTINGS = "`bytemill lm train --help-all` lists all settings"
 
 
 def setting_keys() -> list[str]:
-    """Return the key of every setting, such as "training.steps"; the preset comes first."""
+    """Return the key of every setting, such as "training.steps"; those of `DERIVING` come first."""
     keys = [f"{section}.{name}" for section, kind in SECTIONS.items() for name in kind.fields_by_name()]
-    return ["model.preset", *keys]
+    return [*DERIVING, *keys]
 
 
 def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
     """Merge layers of values; the last layer wins.
 
-    A layer that names a preset replaces the whole model of the layers before it.
+    A layer that names a preset or a depth replaces the whole model of the layers before it.
 
     Args:
         layers: Origins and their values, from the weakest to the strongest.
@@ -369,17 +388,20 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
     """
     values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     origins: dict[str, str] = {}
-    preset_name = DEFAULT_PRESET
+    shape_name, shape = f"preset {DEFAULT_PRESET}", PRESETS[DEFAULT_PRESET]
+    depth_is_set, ratio = False, None
+    by_flag: list[str] = []
     for origin, entries in layers:
-        if (name := entries.get("model.preset")) is not None:
-            name = str(name)
-            if name not in PRESETS:
-                raise RunConfigError(f"{origin}: unknown preset {name!r}", hint=suggestion(name, PRESETS))
-            preset_name = name
+        if chosen := _chosen_shape(origin, entries):
+            shape_name, shape = chosen
+            depth_is_set = "model.depth" in entries
+            by_flag += [origin] if origin.startswith("--") else []
             values["model"] = {}
+        if (each := entries.get("training.tokens_per_parameter")) is not None:
+            ratio = origin, _tokens_per_parameter(origin, each)
         for key, value in flattened(entries).items():
             section, _, setting = key.partition(".")
-            if key == "model.preset":
+            if key in DERIVING:
                 continue
             if section not in SECTIONS or setting not in SECTIONS[section].fields_by_name():
                 if own := [known for known in setting_keys() if known.startswith(f"{key}.")]:
@@ -391,13 +413,22 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
                 )
             values[section][setting] = value
             origins[key] = origin
+    if len(by_flag) > 1:
+        raise RunConfigError(f"{' and '.join(by_flag)} choose two shapes", hint="leave one of them out")
     model = values["model"]
     if n_vocab is not None and "vocab_size" not in model:
         model["vocab_size"] = n_vocab
         origins["model.vocab_size"] = "the tokenizer"
-    shape = {**PRESETS[preset_name].to_flat(), **model}
+    made = _validated("model", {**shape.to_flat(), **model}, origins)
+    derived: set[str] = set()
+    if depth_is_set:
+        derived = _derive(values, cast("ModelConfig", made), ratio[1] if ratio else TOKENS_PER_PARAMETER)
+    elif ratio:
+        raise RunConfigError(
+            f"{ratio[0]}: training.tokens_per_parameter needs model.depth", hint="add --model.depth D"
+        )
     parts: dict[str, Any] = {
-        section: _validated(section, shape if section == "model" else own, origins)
+        section: made if section == "model" else _validated(section, own, origins)
         for section, own in values.items()
     }
     config = TrainConfig(**parts)
@@ -410,11 +441,52 @@ def resolve(layers: Sequence[Layer], *, n_vocab: int | None = None) -> Resolved:
             else f"leave model.vocab_size out, or set it to {n_vocab} or more",
         )
     for section, kind in SECTIONS.items():
-        fallback = f"preset {preset_name}" if section == "model" else "default"
+        fallback = shape_name if section == "model" else "default"
         for name in kind.fields_by_name():
             if name not in values[section]:
                 origins[f"{section}.{name}"] = fallback
-    return Resolved(config, origins)
+    return Resolved(config, {**origins, **dict.fromkeys(derived, shape_name)})
+
+
+def _chosen_shape(origin: str, entries: Mapping[str, Any]) -> tuple[str, ModelConfig] | None:
+    """Return the name and the shape of the preset or the depth that a layer chooses, if it chooses one."""
+    name, depth = entries.get("model.preset"), entries.get("model.depth")
+    if name is not None and depth is not None:
+        raise RunConfigError(
+            f"{origin}: model.preset {name} and model.depth {depth} are two shapes", hint="set one of them"
+        )
+    if name is not None and str(name) not in PRESETS:
+        raise RunConfigError(f"{origin}: unknown preset {str(name)!r}", hint=suggestion(str(name), PRESETS))
+    if depth is not None and (type(depth) is not int or depth < 1):
+        raise RunConfigError(
+            f"{origin}: model.depth is {depth!r}", hint="choose a whole number of at least 1"
+        )
+    if name is not None:
+        return f"preset {name}", PRESETS[str(name)]
+    return None if depth is None else (f"depth {depth}", depth_shape(depth))
+
+
+def _tokens_per_parameter(origin: str, value: Any) -> float:
+    if type(value) not in {int, float} or not 0 < value < math.inf:
+        raise RunConfigError(
+            f"{origin}: training.tokens_per_parameter is {value!r}", hint="choose a number above 0"
+        )
+    return float(value)
+
+
+def _derive(values: dict[str, dict[str, Any]], shape: ModelConfig, tokens_per_parameter: float) -> set[str]:
+    """Add the settings that follow from a depth and that no layer has set; return their keys."""
+    sizes = [values["training"].get(name) for name in ("batch_size", "accumulation")]
+    if not all(size is None or (type(size) is int and size > 0) for size in sizes):
+        return set()  # they are refused below, with their origin
+    found = depth_settings(shape, tokens_per_parameter, batch_size=sizes[0], accumulation=sizes[1])
+    derived: set[str] = set()
+    for key, value in found.items():
+        section, _, name = key.partition(".")
+        if name not in values[section]:
+            values[section][name] = value
+            derived.add(key)
+    return derived
 
 
 def differences(old: TrainConfig, new: TrainConfig) -> list[str]:
@@ -673,8 +745,8 @@ def parse_setting(key: str, text: str) -> Any:
 
 def setting_type(key: str) -> Any:
     """Return the type of a setting, without `| None` and constraints."""
-    if key == "model.preset":
-        return str
+    if key in DERIVING:
+        return DERIVING[key][0]
     section, _, name = key.partition(".")
     annotation: Any = SECTIONS[section].fields_by_name()[name].annotation
     if type(None) in get_args(annotation):

@@ -18,6 +18,7 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -31,9 +32,12 @@ from bytemill.lm.processes import RENDEZVOUS, Processes, processes_from_environm
 from bytemill.lm.training.config import Resolved, config_from_dict
 from bytemill.lm.training.data import check_division
 from bytemill.lm.training.run_folder import RunFolder
+from bytemill.lm.training.step_profile import StepProfile, profile_step
 from bytemill.lm.training.trainer import train
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bytemill.lm.processes import StopRequest
     from bytemill.lm.training.metrics_log import OnRecord
 
@@ -45,7 +49,8 @@ _STDERR_LINES = 20
 _FAILED, _INTERRUPTED = 1, 130
 _LOST = ProcessFailedError.__name__
 # -P: do not import modules from the current folder, as the command `bytemill` does not.
-_COMMAND = [sys.executable, "-P", "-m", "bytemill.lm.training.launch"]
+_COMMAND = [sys.executable, "-P", "-m"]
+_PROGRAM = "bytemill.lm.training.launch"
 
 
 @dataclass
@@ -106,7 +111,12 @@ class _Group:
 
 
 def train_on_devices(
-    resolved: Resolved, n_devices: int = 1, *, overwrite: bool = False, on_record: OnRecord | None = None
+    resolved: Resolved,
+    n_devices: int = 1,
+    *,
+    overwrite: bool = False,
+    on_record: OnRecord | None = None,
+    program: str = _PROGRAM,
 ) -> RunFolder:
     """Train on several devices of this machine, with a process for each; see `trainer.train`.
 
@@ -118,6 +128,7 @@ def train_on_devices(
         n_devices: Number of processes, on the CPU or each on a GPU. With 1, this process trains.
         overwrite: Delete the checkpoints in the folder and start over.
         on_record: Called with every record, in this process.
+        program: Module of each process, which calls `main`.
 
     Returns:
         The folder of the run.
@@ -130,6 +141,49 @@ def train_on_devices(
     """
     if n_devices == 1:
         return train(resolved, overwrite=overwrite, on_record=on_record)
+    _run_processes(resolved, n_devices, {"overwrite": overwrite}, on_record, program)
+    return RunFolder(resolved.config.run.folder)
+
+
+def profile_on_devices(
+    resolved: Resolved, n_devices: int = 1, *, trace: str | Path | None = None, **steps: int
+) -> StepProfile | None:
+    """Measure a training step on several devices of this machine; see `step_profile.profile_step`.
+
+    Args:
+        resolved: Settings of the run.
+        n_devices: Number of processes. With 1, this process measures.
+        trace: See `profile_step`.
+        steps: Further arguments of `profile_step`.
+
+    Returns:
+        The profile; None in a process of torchrun that is not the first.
+
+    Raises:
+        BytemillError: As in `profile_step`, and as in `train_on_devices`.
+    """
+    if n_devices == 1:
+        measured = profile_step(resolved, trace=trace, **steps)
+        return measured if processes_from_environment().is_first else None
+    found: list[StepProfile] = []
+
+    def keep(record: dict[str, Any]) -> None:
+        if record["kind"] == "profile":
+            found.append(StepProfile.from_dict(record["profile"]))
+
+    request = {"profile": {**steps, "trace": None if trace is None else str(trace)}}
+    _run_processes(resolved, n_devices, request, keep)
+    return found[0]
+
+
+def _run_processes(
+    resolved: Resolved,
+    n_devices: int,
+    request: dict[str, Any],
+    on_record: OnRecord | None,
+    program: str = _PROGRAM,
+) -> None:
+    """Start processes with a request for `main`, and wait until all have ended; see `train_on_devices`."""
     if processes_from_environment().count > 1:
         raise RunConfigError(
             f"{n_devices} processes were requested in a process of torchrun",
@@ -138,20 +192,19 @@ def train_on_devices(
     training, processes = resolved.config.training, Processes(count=n_devices, local_count=n_devices)
     check_division(training, n_devices)  # like the next line, raises before the processes start
     processes.device(training.device)
-    request = {"config": resolved.config.to_dict(), "origins": resolved.origins, "overwrite": overwrite}
+    request |= {"config": resolved.config.to_dict(), "origins": resolved.origins}
     with (
         tempfile.TemporaryDirectory(prefix="bytemill-") as folder,
         _Group(on_record) as group,
         stop_signals() as stop,
     ):
         for rank in range(n_devices):
-            _start(group, rank, n_devices, request, Path(folder))
+            _start(group, program, rank, n_devices, request, Path(folder))
         _run(group, stop)
         if group.failed:
             raise _failure(group, resolved.config.run.folder)
         if any(each.process.returncode == _INTERRUPTED for each in group.ranks):
             raise KeyboardInterrupt
-    return RunFolder(resolved.config.run.folder)
 
 
 def _run(group: _Group, stop: StopRequest) -> None:
@@ -179,7 +232,9 @@ def _run(group: _Group, stop: StopRequest) -> None:
         pass
 
 
-def _start(group: _Group, rank: int, n: int, request: dict[str, Any], folder: Path) -> None:
+def _start(  # noqa: PLR0917 - a rank of a number of processes
+    group: _Group, program: str, rank: int, n: int, request: dict[str, Any], folder: Path
+) -> None:
     stderr = folder / f"stderr_{rank}"
     environment = {
         "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // n)),
@@ -192,7 +247,7 @@ def _start(group: _Group, rank: int, n: int, request: dict[str, Any], folder: Pa
     }
     with stderr.open("wb") as file:
         process = subprocess.Popen(
-            _COMMAND,
+            [*_COMMAND, program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,
@@ -252,8 +307,12 @@ def _signal_name(exit_code: int) -> str | None:
     return signal.Signals(-exit_code).name if exit_code < 0 else None
 
 
-def main() -> int:
-    """Train as one process of a run, with the settings in the first line of standard input; return the exit code."""
+def main(run: Callable[..., object] = train) -> int:
+    """Train or measure as one process of a run, as the first line of standard input says; return the exit code.
+
+    Args:
+        run: Called as `train` is.
+    """
     # Only records may go to the pipe; what libraries print goes to standard error.
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -261,7 +320,12 @@ def main() -> int:
     Thread(target=_exit_with_the_launcher, daemon=True).start()
     resolved = Resolved(config_from_dict(request["config"]), request["origins"])
     try:
-        train(resolved, overwrite=request["overwrite"], on_record=lambda record: _send(pipe, record))
+        if "profile" in request:
+            measured = profile_step(resolved, **request["profile"])
+            if processes_from_environment().is_first:
+                _send(pipe, {"kind": "profile", "profile": measured.to_dict()})
+        else:
+            run(resolved, overwrite=request["overwrite"], on_record=partial(_send, pipe))
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BaseException as error:

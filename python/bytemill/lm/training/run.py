@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
 
@@ -384,6 +384,11 @@ class Record(Protocol):
         ...
 
 
+Accumulated: TypeAlias = "tuple[Tensor, int, Tensor]"
+"""Of the gradients of a step in this process: the loss, of which the mean over the processes is that of the step, the
+number of tokens, and that of their bytes. The first and the last are on the device."""
+
+
 class Task(Protocol):
     """What a run learns from, if not from the next id of text."""
 
@@ -401,7 +406,7 @@ class Task(Protocol):
         """Prepare what is needed before the first step, after the run was started or resumed."""
         ...
 
-    def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:
+    def accumulate(self, run: Run, record: Record) -> Accumulated:
         """Accumulate the gradients of a step; see `trainer.accumulate_gradients`."""
         ...
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.profiler import record_function
 
 from bytemill.errors import NotFiniteError, TrainingDivergedError
 from bytemill.lm.batches import MarkedDocuments, PackedBatches, key_of, spread_starts
@@ -33,13 +34,12 @@ from bytemill.lm.hellaswag import evaluate_hellaswag
 from bytemill.lm.optim import clip_gradients
 from bytemill.lm.planning import flops_per_token
 from bytemill.lm.processes import (
-    average_gradients,
-    gradients_exchanged,
     join_processes,
     stop_signals,
     whole_model,
 )
 from bytemill.lm.training.data import UNNAMED, divide_batch, n_sequences, pass_sizes, sequences_at
+from bytemill.lm.training.exchange import exchanged, in_parallel
 from bytemill.lm.training.metrics_log import OnRecord, Recorder
 from bytemill.lm.training.preparation import MEMORY_HINT, peak_rate, prepare
 from bytemill.lm.training.run import (
@@ -54,15 +54,16 @@ from bytemill.lm.training.save_and_resume import finish_saving, open_run, save_i
 from bytemill.system.atomic_files import write_bytes
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
     from pathlib import Path
-
-    from torch import Tensor
 
     from bytemill.lm.processes import LossFunction
     from bytemill.lm.training.config import Resolved
-    from bytemill.lm.training.run import Run, Task
+    from bytemill.lm.training.run import Accumulated, Run, Task
     from bytemill.lm.training.run_folder import RunFolder
+
+PHASES = ("data", "forward", "backward", "optimizer")
+"""Parts of a step that torch's profiler sees under these names; see `step_profile`."""
 
 
 def train(
@@ -114,7 +115,6 @@ def train(
 
 def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord | None) -> RunFolder:
     config = run.config
-    compute_losses = loss_function(run)
     peak, peak_source = peak_rate(run)
     run.model.train()
     with (
@@ -124,20 +124,19 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         shared_cores(run.device),
     ):
         record.show("start", run.step, **_summary(run), peak_source=peak_source)
-        if run.task is not None:
-            run.task.begin(run)
+        accumulate = _accumulation(run, record)
         speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
-        unread: deque[_Step] = deque()
+        unread: deque[StepInFlight] = deque()
         while run.step < config.training.steps:
             speed.start()
             set_rates(run.optimizer, run.step, config)
-            unread.append(_take_step(run, compute_losses, record))
+            unread.append(take_step(run, accumulate))
             run.step += 1
             # On a GPU, the numbers of a step are read while the next one runs, so that the GPU never waits.
             n_left = 1 if unread[-1].is_updated and not _is_anything_due(run) else 0
             n_finished = max(0, len(unread) - n_left)
-            speed.stop(sum(_finish_step(run, unread.popleft(), record) for _ in range(n_finished)))
+            speed.stop(sum(finish_step(run, unread.popleft(), record) for _ in range(n_finished)))
             if is_due(run, config.run.log_every) and run.recent.n_steps:
                 record(
                     "step",
@@ -151,7 +150,7 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
             run.check.raise_damage()
             must_stop = stop.requested_anywhere()
             if must_stop and unread:
-                _finish_step(run, unread.popleft(), record)
+                finish_step(run, unread.popleft(), record)
             save_if_due(run, record, now=must_stop)
             if must_stop:
                 raise KeyboardInterrupt
@@ -190,7 +189,7 @@ def _progress(run: Run) -> dict[str, float]:
     return {"learning_rate": lr, "n_tokens": run.n_tokens, "epoch": run.batches.epoch}
 
 
-def _diverged(run: Run, step: _Step) -> TrainingDivergedError:
+def _diverged(run: Run, step: StepInFlight) -> TrainingDivergedError:
     saved = f"the last checkpoint is {run.saved}" if run.saved else "no checkpoint was saved yet"
     return TrainingDivergedError(
         f"the loss or gradient was not finite in {run.n_bad} consecutive steps up to step {step.number + 1}; its batch "
@@ -226,6 +225,14 @@ def _summary(run: Run) -> dict[str, Any]:
     }
 
 
+def _accumulation(run: Run, record: Recorder) -> Callable[[], Accumulated]:
+    """Return the function that accumulates the gradients of a step."""
+    if run.task is None:
+        return partial(accumulate_gradients, run, loss_function(run))
+    run.task.begin(run)
+    return partial(run.task.accumulate, run, record)
+
+
 def loss_function(run: Run) -> LossFunction:
     """Return the function that computes the losses of a batch; with DDP, its gradients are averaged over processes."""
     compute_losses = partial(
@@ -234,21 +241,10 @@ def loss_function(run: Run) -> LossFunction:
         documents=run.documents,
         is_padded=run.batches.padding_share > 0,
     )
-    if run.parallel is not None:
-        return partial(run.parallel.call, compute_losses)
-    if run.processes.count > 1 and run.config.training.strategy == "ddp":
-        return average_gradients(run.model, compute_losses, run.device)
-    return compute_losses
+    return in_parallel(run, compute_losses)
 
 
-def _exchanged(run: Run, compute_losses: LossFunction, *, now: bool) -> AbstractContextManager[None]:
-    """Exchange gradients after the backward pass in the block, or only accumulate them in this process."""
-    if run.parallel is not None:
-        return run.parallel.exchanged(now=now)
-    return gradients_exchanged(run.model, compute_losses, now=now)
-
-
-def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor, int, Tensor]:
+def accumulate_gradients(run: Run, compute_losses: LossFunction) -> Accumulated:
     """Accumulate the gradients of a step.
 
     With several processes, each computes its share of the step, and the gradients are those of the whole step. The
@@ -266,17 +262,19 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor
     for index, size in enumerate(passes):
         first = run.batches.position + run.processes.rank * size
         n_own = run.batches.n_targets(first, size)
-        inputs, targets = run.reader.take(size, run.step)
+        with record_function("data"):
+            inputs, targets = run.reader.take(size, run.step)
         if not n_own:  # as windows of conversations may have; the loss needs a target, and its share is 0
             targets[:, 0] = inputs[:, 0]
-        with _exchanged(run, compute_losses, now=index == len(passes) - 1):
-            with autocast(run.device, run.dtype):
+        with exchanged(run, compute_losses, now=index == len(passes) - 1):
+            with record_function("forward"), autocast(run.device, run.dtype):
                 loss, cross_entropy = compute_losses(inputs, targets)
             # Gradients are averaged over the processes. Without padding, the divisor of equal passes is their number.
             divisor = n_all / (n_own * run.processes.count) if n_own else math.inf
             share = loss / divisor
             scaled = share if run.scale is None else share * run.scale.value
-            scaled.backward()  # pyright: ignore[reportUnknownMemberType]
+            with record_function("backward"):
+                scaled.backward()  # pyright: ignore[reportUnknownMemberType]
         total += cross_entropy / divisor
         own = targets >= 0 if n_own < targets.numel() else ...
         if n_own:
@@ -288,7 +286,7 @@ def accumulate_gradients(run: Run, compute_losses: LossFunction) -> tuple[Tensor
 
 
 @dataclass(frozen=True)
-class _Step:
+class StepInFlight:
     """A step whose numbers may still be computed by the device."""
 
     number: int
@@ -300,25 +298,25 @@ class _Step:
     numbers: DeviceNumbers
     """Mean cross-entropy of this process, bytes of its tokens, and the gradient norm."""
     is_updated: bool
-    """The weights are updated already, unless the norm is not finite; otherwise `_finish_step` updates them."""
+    """The weights are updated already, unless the norm is not finite; otherwise `finish_step` updates them."""
 
 
-def _take_step(run: Run, compute_losses: LossFunction, record: Recorder) -> _Step:
+def take_step(run: Run, accumulate: Callable[[], Accumulated]) -> StepInFlight:
     """Compute the gradients of a step, and update the weights if that needs no decision of this program."""
     options, optimizer = run.config.optimizer, run.optimizer
-    loss, n_tokens, n_bytes = (
-        accumulate_gradients(run, compute_losses) if run.task is None else run.task.accumulate(run, record)
-    )
-    norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
+    loss, n_tokens, n_bytes = accumulate()
+    with record_function("optimizer"):
+        norm = clip_gradients(run.model.parameters(), options.clip or math.inf)
     numbers = DeviceNumbers([loss, n_bytes, norm], run.device)
     is_updated = optimizer.can_skip and run.scale is None and run.average is None and not options.skip_spikes
     if is_updated:
         # With several processes, a loss that is not finite in one of them makes the common gradient so.
-        optimizer.step_if_finite(norm if run.processes.count > 1 else norm + 0 * loss)
-    return _Step(run.step, run.batches.position, n_tokens, numbers, is_updated)
+        with record_function("optimizer"):
+            optimizer.step_if_finite(norm if run.processes.count > 1 else norm + 0 * loss)
+    return StepInFlight(run.step, run.batches.position, n_tokens, numbers, is_updated)
 
 
-def _finish_step(run: Run, step: _Step, record: Recorder) -> int:
+def finish_step(run: Run, step: StepInFlight, record: Recorder) -> int:
     """Read the numbers of a step, decide on its update where that is left, and record what is unusual.
 
     Returns:
@@ -338,9 +336,10 @@ def _finish_step(run: Run, step: _Step, record: Recorder) -> int:
         if not (math.isfinite(norm) and (is_finite or run.processes.count > 1)):
             run.optimizer.forget_step()
     elif is_taken:
-        run.optimizer.step()
-        if run.average:
-            run.average.update()
+        with record_function("optimizer"):
+            run.optimizer.step()
+            if run.average:
+                run.average.update()
     if not step.is_updated:
         run.optimizer.zero_grad(set_to_none=True)
     is_overflow = run.scale is not None and run.scale.update(is_finite=is_finite)

@@ -10,8 +10,9 @@ import hashlib
 import io
 import json
 import math
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ from bytemill.data.manifest import sets_of, shard_hashes
 from bytemill.errors import CheckpointError, RunConfigError, ShardError
 from bytemill.lm.batches import JoinedShards, ShardBatches
 from bytemill.lm.device import autocast
+from bytemill.lm.training.data import divide_batch
+from bytemill.lm.training.exchange import exchanged, in_parallel
 from bytemill.lm.training.preparation import initial_model
 from bytemill.lm.tuning.losses import dpo_losses
 from bytemill.lm.tuning.responses import masked_sum, response_log_probs
@@ -34,9 +37,11 @@ if TYPE_CHECKING:
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig
-    from bytemill.lm.training.run import Record, Run
+    from bytemill.lm.training.run import Accumulated, Record, Run
     from bytemill.tokenizer.tokenizer import Tokenizer
 
+Batch: TypeAlias = "tuple[Tensor, Tensor, Tensor]"
+"""Inputs, labels and the mask of targets of conversations, each (n, T)."""
 REFERENCE = "reference.npz"
 """File in the run folder with the log-probabilities of all answers under the initial weights."""
 
@@ -73,8 +78,8 @@ class ConversationSet:
     def __len__(self) -> int:
         return len(self._bounds) - 1
 
-    def batch(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, labels and the mask of targets of conversations, each (n, T), padded on the right."""
+    def batch(self, numbers: Sequence[int]) -> Batch:
+        """Return a batch of conversations, padded on the right."""
         bounds = [(int(self._bounds[number]), int(self._bounds[number + 1])) for number in numbers]
         width = max(2, *(end - start for start, end in bounds))
         ids, mask = np.zeros((len(bounds), width), np.int64), np.zeros((len(bounds), width), np.bool_)
@@ -105,7 +110,6 @@ class ConversationBatches(ShardBatches):
 class _ConversationTask:
     """What the tasks have in common; see `training.run.Task`."""
 
-    name: str
     batches: ConversationBatches
 
     def __init__(self) -> None:
@@ -115,12 +119,10 @@ class _ConversationTask:
         self,
         config: TrainConfig,
         tokenizer: Tokenizer,
-        processes: Processes,
+        processes: Processes,  # noqa: ARG002 - all have the same order of conversations
         bos_id: int | None,  # noqa: ARG002 - of prompts
     ) -> ConversationBatches:
         """Open the shards of conversations."""
-        if processes.count > 1:
-            raise RunConfigError(f"{self.name} runs in one process", hint="leave --devices out")
         if not config.data.train:
             raise RunConfigError(
                 "data.train is not set",
@@ -142,36 +144,40 @@ class _ConversationTask:
         """Return the sha256 of each shard."""
         return [(str(folder), shard_hashes(folder)) for folder in self._folders]
 
-    def begin(self, run: Run) -> None:
-        """Do nothing."""
+    def _next(self, run: Run) -> tuple[list[list[int]], float]:
+        """Take the conversations of a step.
 
-    @staticmethod
-    def _passes(run: Run, numbers: list[int]) -> list[list[int]]:
-        size = run.config.training.batch_size
-        return [numbers[first : first + size] for first in range(0, len(numbers), size)]
-
-    def _next(self, run: Run) -> list[int]:
-        training = run.config.training
-        return self.batches.take_numbers(training.batch_size * training.accumulation)
+        Returns:
+            The conversations of each pass of this process, and the divisor of the sum of their losses: the mean over
+            the processes of what results is the mean over all conversations.
+        """
+        n_passes, size = divide_batch(run.config.training, run.processes.count)
+        n_own = n_passes * size
+        first = run.processes.rank * n_own
+        own = self.batches.take_numbers(n_own * run.processes.count)[first : first + n_own]
+        return _in_passes(own, size), float(n_own)
 
 
 class SequenceMeans(_ConversationTask):
     """SFT with the loss that is the mean over each conversation's targets, and then over conversations."""
 
-    name = "tuning.loss_mean sequence"
+    def begin(self, run: Run) -> None:
+        """Prepare the function of the weights."""
+        self._log_probs = in_parallel(run, partial(response_log_probs, run.model))
 
-    def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:  # noqa: ARG002
+    def accumulate(self, run: Run, record: Record) -> Accumulated:  # noqa: ARG002
         """Accumulate the gradients of a step; see `trainer.accumulate_gradients`."""
-        numbers = self._next(run)
+        passes, divisor = self._next(run)
         total = torch.zeros((), device=run.device)
         n_bytes = torch.zeros((), dtype=torch.int64, device=run.device)
         n_tokens = 0
-        for own in self._passes(run, numbers):
+        for index, own in enumerate(passes):
             inputs, labels, mask = (part.to(run.device) for part in self.batches.sets[0].batch(own))
-            with autocast(run.device, run.dtype):
-                log_probs = response_log_probs(run.model, inputs, labels).log_probs
-            loss = -(masked_sum(log_probs, mask, 1) / mask.sum(1)).sum() / len(numbers)
-            loss.backward()  # pyright: ignore[reportUnknownMemberType]
+            with exchanged(run, self._log_probs, now=index == len(passes) - 1):
+                with autocast(run.device, run.dtype):
+                    log_probs = self._log_probs(inputs, labels).log_probs
+                loss = -(masked_sum(log_probs, mask, 1) / mask.sum(1)).sum() / divisor
+                loss.backward()  # pyright: ignore[reportUnknownMemberType]
             total += loss.detach()
             n_tokens += int(mask.sum())
             n_bytes += run.byte_counts.of(inputs[mask], labels[mask]).sum()
@@ -180,8 +186,6 @@ class SequenceMeans(_ConversationTask):
 
 class Dpo(_ConversationTask):
     """DPO: pairs of conversations, of which one was preferred."""
-
-    name = "dpo"
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,9 +206,12 @@ class Dpo(_ConversationTask):
     def begin(self, run: Run) -> None:
         """Compute the log-probabilities of all answers under the initial weights, or read those of the run.
 
+        Each process computes some of them, in the batches of one process.
+
         Raises:
             CheckpointError: They are damaged, or the initial weights are gone.
         """
+        self._policy = in_parallel(run, partial(_pair_log_probs, run.model))
         path = run.folder.path / REFERENCE
         key = hashlib.sha256(json.dumps(self.data_hashes()).encode()).hexdigest()
         if run.step:
@@ -214,42 +221,51 @@ class Dpo(_ConversationTask):
         n = len(self.batches.sets[0])
         found = np.zeros((2, n))
         with torch.no_grad():
-            for side in range(2):
-                for numbers in self._passes(run, list(range(n))):
-                    sums, _ = self._sums(run, model, side, numbers)
-                    found[side, numbers] = sums.double().cpu().numpy()
-        self._reference = found
+            passes = _in_passes(list(range(n)), run.config.training.batch_size)
+            for numbers in passes[run.processes.rank :: run.processes.count]:
+                with autocast(run.device, run.dtype):
+                    sums = _pair_log_probs(model, *self._pairs(run, numbers))
+                for side in range(2):
+                    found[side, numbers] = sums[side].double().cpu().numpy()
+        self._reference = found = np.array(run.processes.sum(found.reshape(-1).tolist())).reshape(2, n)
+        if not run.processes.is_first:
+            return
         file = io.BytesIO()
         np.savez(file, log_probs=found, key=np.array(key), sha256=np.array(_digest(found)))
         write_bytes(path, file.getvalue())
 
-    def _sums(self, run: Run, model: TransformerLM, side: int, numbers: list[int]) -> tuple[Tensor, int]:
-        """Return the log-probability of the targets of each conversation, (n,), and the number of targets."""
-        inputs, labels, mask = (part.to(run.device) for part in self.batches.sets[side].batch(numbers))
-        with autocast(run.device, run.dtype):
-            return masked_sum(response_log_probs(model, inputs, labels).log_probs, mask, 1), int(mask.sum())
+    def _pairs(self, run: Run, numbers: list[int]) -> list[Batch]:
+        """Return the chosen conversations and the rejected ones, on the device."""
+        batches = (side.batch(numbers) for side in self.batches.sets)
+        return [
+            (inputs.to(run.device), labels.to(run.device), mask.to(run.device))
+            for inputs, labels, mask in batches
+        ]
 
-    def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:
+    def accumulate(self, run: Run, record: Record) -> Accumulated:
         """Accumulate the gradients of a step; see `trainer.accumulate_gradients`."""
-        options, numbers = run.config.tuning, self._next(run)
+        options, (passes, divisor) = run.config.tuning, self._next(run)
         total = torch.zeros((), device=run.device)
         chosen, rejected = 0.0, 0.0
         n_right = n_tokens = 0
-        for own in self._passes(run, numbers):
-            (good, n_good), (bad, n_bad) = (self._sums(run, run.model, side, own) for side in range(2))
+        for index, own in enumerate(passes):
+            pairs = self._pairs(run, own)
             reference = torch.tensor(self._reference[:, own], dtype=torch.float32, device=run.device)
-            result = dpo_losses(
-                good, bad, reference[0], reference[1],
-                beta=options.beta, label_smoothing=options.label_smoothing,
-            )  # fmt: skip
-            loss = result.losses.sum() / len(numbers)
-            loss.backward()  # pyright: ignore[reportUnknownMemberType]
+            with exchanged(run, self._policy, now=index == len(passes) - 1):
+                with autocast(run.device, run.dtype):
+                    good, bad = self._policy(*pairs)
+                result = dpo_losses(
+                    good, bad, reference[0], reference[1],
+                    beta=options.beta, label_smoothing=options.label_smoothing,
+                )  # fmt: skip
+                loss = result.losses.sum() / divisor
+                loss.backward()  # pyright: ignore[reportUnknownMemberType]
             total += loss.detach()
             chosen += float(result.chosen_rewards.sum())
             rejected += float(result.rejected_rewards.sum())
             n_right += int((result.chosen_rewards > result.rejected_rewards).sum())
-            n_tokens += n_good + n_bad
-        n = len(numbers)
+            n_tokens += sum(int(mask.sum()) for _, _, mask in pairs)
+        chosen, rejected, n_right, n = run.processes.sum([chosen, rejected, n_right, divisor])
         record(
             "preference",
             run.step + 1,
@@ -260,6 +276,18 @@ class Dpo(_ConversationTask):
             margin=(chosen - rejected) / n,
         )
         return total, n_tokens, torch.zeros((), dtype=torch.int64, device=run.device)
+
+
+def _pair_log_probs(model: TransformerLM, *sides: Batch) -> list[Tensor]:
+    """Return the log-probability of the targets of each conversation, (n,), for chosen and rejected ones."""
+    return [
+        masked_sum(response_log_probs(model, inputs, labels).log_probs, mask, 1)
+        for inputs, labels, mask in sides
+    ]
+
+
+def _in_passes(numbers: list[int], size: int) -> list[list[int]]:
+    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
 
 
 def _digest(values: NDArray[np.float64]) -> str:

@@ -4,6 +4,9 @@ A step samples a group of answers to each of its prompts, computes their rewards
 several times. All of it is a function of the weights, the seed and the number of the step, so that a run that was
 killed repeats the step that it lost. Log-probabilities come from the model in training, not from sampling, which may
 compute in another order.
+
+Several processes divide the batches of sampling among them, whose rows do not depend on the number of processes, and
+then every process has all answers. Of each update, a process computes its share of the prompts.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -23,7 +27,9 @@ from bytemill.lm.generation.decoding import sample_continuations
 from bytemill.lm.generation.sampling import SamplingParameters
 from bytemill.lm.generation.text_generation import ids_without_token
 from bytemill.lm.optim import clip_gradients
+from bytemill.lm.processes import whole_model
 from bytemill.lm.tensors import split as cut
+from bytemill.lm.training.exchange import exchanged, in_parallel, without_gradients
 from bytemill.lm.training.preparation import initial_model
 from bytemill.lm.tuning.policy_gradient import (
     PRESETS,
@@ -44,13 +50,12 @@ if TYPE_CHECKING:
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.processes import Processes
     from bytemill.lm.training.config import TrainConfig, TuningConfig
-    from bytemill.lm.training.run import Record, Run
+    from bytemill.lm.training.run import Accumulated, Record, Run
+    from bytemill.lm.tuning.responses import ResponseBatch
     from bytemill.lm.tuning.rewards import Reward
     from bytemill.lm.tuning.rows import Row
     from bytemill.tokenizer.tokenizer import Tokenizer
 
-_ROWS_SAMPLED = 256
-"""Answers that are sampled in one batch."""
 _SHOWN = 60
 """Characters of a prompt in messages."""
 
@@ -113,6 +118,22 @@ def algorithm_of(options: TuningConfig) -> PolicyGradient:
     return replace(PRESETS[options.algorithm], **own)
 
 
+@dataclass(frozen=True)
+class _Rollout:
+    """All answers of a step, ready for the updates."""
+
+    batch: ResponseBatch
+    advantages: Tensor
+    old_log_probs: Tensor | None
+    """Under the weights that have sampled, of the answers of this process; None if these are the newest ones."""
+    n_per_update: int
+
+    def of_update(self, rows: Tensor) -> slice:
+        """Return the answers of the update that some of its answers belong to."""
+        first = int(rows[0]) // self.n_per_update * self.n_per_update
+        return slice(first, first + self.n_per_update)
+
+
 class Grpo:
     """The task of a run whose `tuning.method` is grpo; see `training.run.Task`."""
 
@@ -134,8 +155,6 @@ class Grpo:
             CorpusError: A row is wrong.
         """
         options = config.tuning
-        if processes.count > 1:
-            raise RunConfigError("grpo runs in one process", hint="leave --devices out")
         if not options.prompts:
             raise RunConfigError("tuning.prompts is not set", hint="add --tuning.prompts prompts.jsonl")
         self._files = [str(path) for path in options.prompts]
@@ -147,6 +166,12 @@ class Grpo:
                 f"the {options.prompts_per_step} prompts of a step cannot be divided evenly among "
                 f"{options.updates} updates",
                 hint="change --tuning.prompts-per-step or --tuning.updates",
+            )
+        if options.prompts_per_step // options.updates % processes.count:
+            raise RunConfigError(
+                f"the {options.prompts_per_step // options.updates} prompts of an update cannot be divided evenly "
+                f"among {processes.count} processes",
+                hint="change --tuning.prompts-per-step or --devices",
             )
         if options.updates > 1 and self._how.ratio == "none":
             raise RunConfigError(
@@ -175,17 +200,19 @@ class Grpo:
 
     def begin(self, run: Run) -> None:
         """Load the reference, if its divergence is in the loss."""
+        self._log_probs = in_parallel(run, partial(response_log_probs, run.model, with_entropy=True))
         special = set(run.tokenizer.special_tokens.values())
         self._stop_ids = special - ({run.bos_id} - {None})
         self._excluded = sorted(ids_without_token(run.tokenizer, run.config.model.vocab_size))
         if run.config.tuning.kl_weight:
             self._reference = initial_model(run)
 
-    def accumulate(self, run: Run, record: Record) -> tuple[Tensor, int, Tensor]:
+    def accumulate(self, run: Run, record: Record) -> Accumulated:
         """Sample, and accumulate the gradients of the step's last update; the others are taken.
 
         Returns:
-            The mean loss of the updates, the number of tokens of answers, and no bytes: the loss is no cross-entropy.
+            The mean loss of the updates, the number of tokens of answers of this process, and no bytes: the loss is no
+            cross-entropy.
         """
         options, number = run.config.tuning, run.step + 1
         started = time.perf_counter()
@@ -195,7 +222,8 @@ class Grpo:
         rewards = torch.tensor([answer.values["reward"] for answer in answers])
         advantages = group_advantages(rewards, options.group_size, self._how)
         run.model.train()
-        sums, n_tokens = self._update(run, answers, advantages)
+        sums = self._update(run, answers, advantages)
+        n_tokens = sum(len(answer.ids) for answer in answers)
         groups = rewards.view(-1, options.group_size)
         values: dict[str, Any] = {
             **{name: _mean([answer.values[name] for answer in answers]) for name in answers[0].values},
@@ -213,10 +241,11 @@ class Grpo:
             values["group"] = _group(answers[: options.group_size], advantages)
         record("rollout", number, **values)
         loss = torch.tensor(sums["loss"] / options.updates, device=run.device)
-        return loss, n_tokens, torch.zeros((), dtype=torch.int64, device=run.device)
+        n_own = sum(len(answers[index].ids) for own in self._own_answers(run) for index in own)
+        return loss, n_own, torch.zeros((), dtype=torch.int64, device=run.device)
 
     def _sample(self, run: Run, prompts: Sequence[Prompt]) -> list[Answer]:
-        """Sample a group of answers to each prompt, in the order of the prompts."""
+        """Sample a group of answers to each prompt, in the order of the prompts; each process has all of them."""
         options = run.config.tuning
         seed = run.config.training.seed
         wanted = [
@@ -224,13 +253,15 @@ class Grpo:
             for number, prompt in enumerate(prompts)
             for sample in range(options.group_size)
         ]
-        found: dict[int, list[int]] = {}
+        model = whole_model(run.model)
+        found: dict[int, Answer] = {}
         # Prompts of similar length make a batch; its members depend on the step alone.
         order = sorted(range(len(wanted)), key=lambda index: len(wanted[index][0].ids))
-        for first in range(0, len(order), _ROWS_SAMPLED):
-            batch = order[first : first + _ROWS_SAMPLED]
+        starts = range(0, len(order), options.sampling_batch)
+        for first in starts[run.processes.rank :: run.processes.count]:
+            batch = order[first : first + options.sampling_batch]
             rows = sample_continuations(
-                run.model,
+                model,
                 [wanted[index][0].ids for index in batch],
                 options.max_tokens,
                 parameters=SamplingParameters(temperature=options.temperature),
@@ -238,8 +269,11 @@ class Grpo:
                 stop_ids=self._stop_ids,
                 excluded_ids=self._excluded,
             )
-            found.update(zip(batch, rows, strict=True))
-        return [self._judged(run, wanted[index][0], found[index]) for index in range(len(wanted))]
+            for index, ids in zip(batch, rows, strict=True):
+                found[index] = self._judged(run, wanted[index][0], ids)
+        for others in run.processes.gather_everywhere(found):
+            found |= others
+        return [found[index] for index in range(len(wanted))]
 
     def _judged(self, run: Run, prompt: Prompt, ids: list[int]) -> Answer:
         is_ended = bool(ids) and ids[-1] in self._stop_ids
@@ -264,71 +298,86 @@ class Grpo:
             )
         return Answer(prompt, ids, text, {"reward": 0.0, "reward_failed": 1.0}, not is_ended)
 
-    def _update(
-        self, run: Run, answers: Sequence[Answer], advantages: Tensor
-    ) -> tuple[dict[str, float], int]:
+    @staticmethod
+    def _own_answers(run: Run) -> list[range]:
+        """Return the indices of the answers of each update that this process computes."""
+        options = run.config.tuning
+        n_answers = options.prompts_per_step // options.updates * options.group_size
+        n_own = n_answers // run.processes.count
+        starts = (update * n_answers + run.processes.rank * n_own for update in range(options.updates))
+        return [range(start, start + n_own) for start in starts]
+
+    def _update(self, run: Run, answers: Sequence[Answer], advantages: Tensor) -> dict[str, float]:
         """Take all updates of the step but the last, whose gradients are accumulated.
 
         Returns:
-            Sums over the updates (`loss`) and over the tokens (`entropy`, `clip_share` and, with a reference, `kl`),
-            and the number of tokens.
+            The sum over the updates of the `loss` of this process, and sums over the tokens of all processes:
+            `entropy`, `clip_share` and, with a reference, `kl`.
         """
-        options, how = run.config.tuning, self._how
+        options = run.config.tuning
         batch = batch_responses([answer.prompt.ids for answer in answers], [answer.ids for answer in answers])
-        n_answers = len(answers) // options.updates
-        passes = [
-            cut(torch.arange(first, first + n_answers), run.config.training.batch_size)
-            for first in range(0, len(answers), n_answers)
-        ]
-        old = self._old_log_probs(run, batch, passes) if options.updates > 1 else None
+        size = run.config.training.batch_size
+        updates = [cut(torch.tensor(own), size) for own in self._own_answers(run)]
+        old = self._old_log_probs(run, batch, updates) if options.updates > 1 else None
+        rollout = _Rollout(batch, advantages, old, len(answers) // options.updates)
         sums = {"loss": 0.0, "entropy": 0.0, "clip_share": 0.0, **({"kl": 0.0} if self._reference else {})}
-        for update, parts in enumerate(passes):
+        for update, passes in enumerate(updates):
             if update:
                 norm = clip_gradients(run.model.parameters(), run.config.optimizer.clip or math.inf)
                 if math.isfinite(float(norm)):
                     run.optimizer.step()
                 run.optimizer.zero_grad(set_to_none=True)
-            n_update_tokens = int(sum(batch.response_mask[rows].sum() for rows in parts))
-            for rows in parts:
-                inputs, labels, mask = (part[rows].to(run.device) for part in batch)
-                with autocast(run.device, run.dtype):
-                    found = response_log_probs(run.model, inputs, labels, with_entropy=True)
-                losses, clipped = policy_gradient_losses(
-                    advantages[rows].to(run.device),
-                    found.log_probs,
-                    None if old is None else old[rows].to(run.device),
-                    mask,
-                    how,
-                )
-                if self._reference is not None:
-                    kl = self._divergence(run, inputs, labels, found.log_probs)
-                    losses = losses + options.kl_weight * kl
-                    sums["kl"] += float(masked_sum(kl.detach(), mask))
-                share = {
-                    "sequence": len(rows) / n_answers,
-                    "token": float(mask.sum()) / max(1, n_update_tokens),
-                    "constant": 1.0,
-                }[how.aggregation]
-                loss = share * aggregate_losses(
-                    losses, mask, how.aggregation, float(n_answers * options.max_tokens)
-                )
-                if self._reference is not None or bool(advantages[rows].any()):
-                    loss.backward()  # pyright: ignore[reportUnknownMemberType]
+            for index, rows in enumerate(passes):
+                # Processes wait for each other's gradients, so that all of them skip a backward pass or none.
+                compared = rollout.of_update(rows) if run.processes.count > 1 else rows
+                has_gradient = self._reference is not None or bool(advantages[compared].any())
+                is_last = index == len(passes) - 1
+                with exchanged(run, self._log_probs, now=is_last) if has_gradient else without_gradients(run):
+                    loss = self._loss(run, rollout, rows, sums)
+                    if has_gradient:
+                        loss.backward()  # pyright: ignore[reportUnknownMemberType]
                 sums["loss"] += float(loss.detach())
-                sums["entropy"] += float(masked_sum(cast("Tensor", found.token_entropy), mask))
-                sums["clip_share"] += float(masked_sum(clipped.float(), mask))
-        return sums, int(batch.response_mask.sum())
+        others = [name for name in sums if name != "loss"]
+        return sums | dict(zip(others, run.processes.sum([sums[name] for name in others]), strict=True))
 
-    def _old_log_probs(self, run: Run, batch: Any, passes: Sequence[Sequence[Tensor]]) -> Tensor:
-        """Return log-probabilities under the weights that have sampled, (B, T)."""
-        found: list[Tensor] = []
-        with torch.no_grad(), autocast(run.device, run.dtype):
-            for rows in (rows for parts in passes for rows in parts):
-                inputs, labels = batch.input_ids[rows], batch.labels[rows]
-                found.append(
-                    response_log_probs(run.model, inputs.to(run.device), labels.to(run.device)).log_probs
-                )
-        return torch.cat(found)
+    def _loss(self, run: Run, rollout: _Rollout, rows: Tensor, sums: dict[str, float]) -> Tensor:
+        """Return the share of answers in the loss of their update, and add to the sums over their tokens.
+
+        The mean over the processes of the sums of these shares is the loss.
+        """
+        options, how, of_update = run.config.tuning, self._how, rollout.of_update(rows)
+        inputs, labels, mask = (part[rows].to(run.device) for part in rollout.batch)
+        with autocast(run.device, run.dtype):
+            found = self._log_probs(inputs, labels)
+        losses, clipped = policy_gradient_losses(
+            rollout.advantages[rows].to(run.device),
+            found.log_probs,
+            None if rollout.old_log_probs is None else rollout.old_log_probs[rows].to(run.device),
+            mask,
+            how,
+        )
+        if self._reference is not None:
+            kl = self._divergence(run, inputs, labels, found.log_probs)
+            losses = losses + options.kl_weight * kl
+            sums["kl"] += float(masked_sum(kl.detach(), mask))
+        sums["entropy"] += float(masked_sum(cast("Tensor", found.token_entropy), mask))
+        sums["clip_share"] += float(masked_sum(clipped.float(), mask))
+        share = {
+            "sequence": len(rows) / rollout.n_per_update,
+            "token": float(mask.sum()) / max(1, int(rollout.batch.response_mask[of_update].sum())),
+            "constant": 1.0,
+        }[how.aggregation]
+        divisor = float(rollout.n_per_update * options.max_tokens)
+        return run.processes.count * share * aggregate_losses(losses, mask, how.aggregation, divisor)
+
+    def _old_log_probs(self, run: Run, batch: ResponseBatch, updates: Sequence[Sequence[Tensor]]) -> Tensor:
+        """Return log-probabilities under the weights that have sampled, (B, T), of the answers of this process."""
+        found = torch.zeros(batch.labels.shape)
+        with without_gradients(run), autocast(run.device, run.dtype):
+            for rows in (rows for passes in updates for rows in passes):
+                inputs, labels = batch.input_ids[rows].to(run.device), batch.labels[rows].to(run.device)
+                found[rows] = self._log_probs(inputs, labels).log_probs.float().cpu()
+        return found
 
     def _divergence(self, run: Run, inputs: Tensor, labels: Tensor, log_probs: Tensor) -> Tensor:
         """Return exp(d) − d − 1 of each token for d = log π_ref − log π, an unbiased estimate of the divergence.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.training.launch import train_on_devices
+from bytemill.lm.training.launch import main, train_on_devices
 from bytemill.lm.training.trainer import train
 from bytemill.lm.tuning.conversations import Dpo, SequenceMeans
 from bytemill.lm.tuning.grpo import Grpo
@@ -51,7 +52,7 @@ def tune(
         on_record: Called with every record.
 
     Raises:
-        RunConfigError: There is no model to tune, or the method runs in one process alone; and what `train` raises.
+        RunConfigError: There is no model to tune, or a setting does not fit the method; and what `train` raises.
     """
     config = resolved.config
     if config.tuning.method != "none" and not config.training.init_from:
@@ -78,5 +79,11 @@ def tune(
             else "leave it out",
         )
     if n_processes > 1:
-        raise RunConfigError(f"{config.tuning.method} runs in one process", hint="leave --devices out")
+        return train_on_devices(
+            resolved, n_processes, overwrite=overwrite, on_record=on_record, program=__name__
+        )
     return train(resolved, overwrite=overwrite, on_record=on_record, task=make_task())
+
+
+if __name__ == "__main__":
+    sys.exit(main(tune))

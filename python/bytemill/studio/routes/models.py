@@ -322,8 +322,8 @@ async def inside(model_id: str, spec: InsideSpec, request: Request, studio: Stud
     """Trace the window from which the token after a text is predicted, or the first 512 tokens if it has more."""
 
     def work(check: Check) -> InsideResult:
-        from bytemill.lm.generation.decoding import window_start
         from bytemill.lm.generation.text_generation import ids_without_token
+        from bytemill.lm.generation.window import window_start
         from bytemill.lm.inspection import trace
 
         loaded = _load(studio, model_id, spec)
