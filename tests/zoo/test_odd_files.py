@@ -146,7 +146,7 @@ def test_odd_files_are_saved_with_their_ids(name: str, tmp_path: Path) -> None:
     again = Tokenizer.load(path)
     for text in texts():
         assert outcome(lambda text=text: again.encode(text)) == outcome(lambda text=text: ours.encode(text))
-    if outcome(lambda: ours.encode("é犬")) != "an error":
+    if all(outcome(lambda text=text: ours.encode(text)) != "an error" for text in texts()):
         verification = verify_tokenizer(path, n_random=50, blocks=range(0, 0x110000 // 128, 97))
         assert verification.differences == []
 

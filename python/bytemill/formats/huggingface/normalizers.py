@@ -19,7 +19,7 @@ NORMALIZERS: Table[tuple[str, ...]] = Table(
 """What each normalizer is as a step; an empty one changes nothing."""
 
 # Regular expressions of Replace with their contents. Spaces at the end are trimmed after U+2581 has replaced them.
-_EXPRESSIONS = {
+_EXPRESSIONS: dict[tuple[str, str], tuple[str, ...]] = {
     (r"\A +", ""): ("TrimSpaces", "left"),
     (r"▁+\z", ""): ("TrimSpaces", "right"),
     (" {2,}", " "): ("JoinSpaces",),
