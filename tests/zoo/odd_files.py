@@ -230,6 +230,7 @@ def _of_normalizers() -> dict[str, Document]:
         "byte level": {"type": "ByteLevel"},
         "prepend": {"type": "Prepend", "prepend": META},
         "trim": replace(r"\A\s+|\s+\z", "", regex=True),
+        "prepend nothing": {"type": "Prepend", "prepend": ""},
         "strip right": {"type": "Strip", "strip_left": False, "strip_right": True},
         "strip nothing": {"type": "Strip", "strip_left": False, "strip_right": False},
         "nothing": sequence("normalizers"),

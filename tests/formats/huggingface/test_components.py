@@ -142,7 +142,7 @@ EXAMPLES: dict[tuple[str, str], st.SearchStrategy[Document]] = {
             replace(r"\A +", "", regex=True),
         ]
     ).flatmap(normalized),
-    ("normalizer", "Prepend"): st.sampled_from(["x ", " ", "日", ""]).flatmap(
+    ("normalizer", "Prepend"): st.sampled_from(["x ", " ", "日"]).flatmap(
         lambda text: normalized({"type": "Prepend", "prepend": text})
     ),
     ("normalizer", "Strip"): st.tuples(st.booleans(), st.booleans()).flatmap(

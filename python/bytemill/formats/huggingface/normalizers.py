@@ -54,13 +54,14 @@ def _replace(step: dict[str, Any], path: str) -> tuple[str, ...]:
             raise TokenizerFileError(f"{path} is 'Replace' with {what} as pattern, which is not supported")
 
 
-@NORMALIZERS.row("Prepend")
+@NORMALIZERS.row("Prepend", settings="a text that is not empty")
 def _prepend(step: dict[str, Any], path: str) -> tuple[str, ...]:
     match step:
-        case {"prepend": str(text)}:
-            return ("Prepend", text) if text else ()
+        # Hugging Face's library repeats the first character if the text is empty.
+        case {"prepend": str(text)} if text:
+            return ("Prepend", text)
         case _:
-            raise TokenizerFileError(f"{path}.prepend is not a text")
+            raise TokenizerFileError(f"{path}.prepend is {shown(step.get('prepend'))}, not a text")
 
 
 @NORMALIZERS.row("Strip")
