@@ -36,6 +36,17 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
 }
 
+#[test]
+fn long_words_end_with_the_suffix_too() {
+    let shape = Shape { suffix: Some(b"</w>".as_slice().into()), ..Shape::default() };
+    let encoder = encoder(&[("a", "b"), ("ab", "ab"), ("b", "a")], &[], shape);
+    for n in [30, 300, 1 << 16, 1 << 17] {
+        let word = "ab</w>".repeat(n);
+        let tokens = ids(&encoder, &word).into_iter().map(|id| encoder.vocab().token(id).unwrap());
+        assert!(tokens.collect::<Vec<_>>().concat() == format!("{word}</w>").into_bytes());
+    }
+}
+
 proptest! {
     #[test]
     fn spaces_before_words_are_those_of_the_text(text in "[ab \n]{0,60}") {
