@@ -133,6 +133,25 @@ def test_odd_files_give_what_their_library_gives(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", odd_files())
+def test_long_texts_in_chunks_and_on_threads(name: str) -> None:
+    """The core has tables for long words, and cuts long texts."""
+    theirs = opened(odd_files()[name])
+    if theirs is None:
+        return
+    ours = Tokenizer._from_loaded(load_content(Content(json.dumps(odd_files()[name]).encode(), "t.json")))
+    text = " ".join(
+        ["houses</w>the" * 3000, *(CORPUS * 20), "é\x03犬" * 500, "houses</w>the" * 6000, *(CORPUS * 20)]
+    )
+    expected = outcome(lambda: theirs.encode(text, add_special_tokens=False).ids)
+    for _ in range(2):
+        assert outcome(lambda: ours.encode(text)) == expected
+    if expected != "an error":
+        assert ours.encode(text, num_threads=3) == expected
+        assert list(ours.encode_iterable(text[i : i + 1009] for i in range(0, len(text), 1009))) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", odd_files())
 def test_odd_files_are_saved_with_their_ids(name: str, tmp_path: Path) -> None:
     document = odd_files()[name]
     if opened(document) is None:
@@ -144,6 +163,8 @@ def test_odd_files_are_saved_with_their_ids(name: str, tmp_path: Path) -> None:
     except TokenizerError:
         return
     again = Tokenizer.load(path)
+    assert again.engine == ours.engine
+    assert again.fingerprint == ours.fingerprint or ours.engine != "core"
     for text in texts():
         assert outcome(lambda text=text: again.encode(text)) == outcome(lambda text=text: ours.encode(text))
     if all(outcome(lambda text=text: ours.encode(text)) != "an error" for text in texts()):

@@ -194,7 +194,7 @@ def own_splitting(value: Any, pattern: str | None) -> Splitting:
     steps = [step for step, _ in steps_of(value, "pre_tokenizer", "pretokenizers", "a pre-tokenizer")]
     adds_space = any(step.get("type") == "ByteLevel" and step.get("add_prefix_space") for step in steps)
     is_first = steps[0].get("type") == "ByteLevel" if steps else False
-    drops = any(step.get("type") in _WORDS for step in steps)
+    drops = any(map(_drops_white_space, steps))
     return Splitting(pattern, PretokenShape(drops, adds_space and not is_first), adds_space and is_first)
 
 
@@ -237,7 +237,7 @@ def to_pre_tokenizer(
         _step_object(expression, drops=shape.drops_white_space)
         for expression in (before[:-1] if ends_with_gpt2 else before)
     ]
-    if shape.drops_white_space and not any(step["type"] in _WORDS for step in steps):
+    if shape.drops_white_space and not any(map(_drops_white_space, steps)):
         # No pre-token has white space and other characters.
         steps.append({"type": "WhitespaceSplit"})
     if steps and add_prefix_space:
@@ -281,4 +281,11 @@ def _step_object(pattern: str, *, drops: bool = False) -> dict[str, Any]:
                 f"pattern {shown(pattern)} has no exact equivalent in Hugging Face tokenizers: {error}",
                 hint="use \\p{...}, \\s, \\d and plain classes, which have the same meaning in both engines",
             ) from error
-    return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+    removes = drops and expression in _NO_WHITE_SPACE
+    behavior = "Removed" if removes else "Isolated"
+    return {"type": "Split", "pattern": {"Regex": expression}, "behavior": behavior, "invert": removes}
+
+
+def _drops_white_space(step: dict[str, Any]) -> bool:
+    """Return whether a step that was written here leaves out white space."""
+    return step.get("type") in _WORDS or step.get("behavior") == "Removed"
