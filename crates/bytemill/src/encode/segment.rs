@@ -86,12 +86,10 @@ impl Encoder {
         if shaped.is_empty() {
             return Ok(());
         }
-        let lacks_bytes = self.shape.drops_unknown && self.vocab().leftovers().is_none();
-        if self.shape.suffix.is_none() && !lacks_bytes {
+        if self.shape.suffix.is_none() {
             return self.merge_pretoken(&shaped, symbols, out, interrupt);
         }
-        // The tables for long pre-tokens are made of tokens, which have the suffix and not the byte that stands for it, and need
-        // all bytes.
+        // The tables for long pre-tokens are made of tokens, which have the suffix and not the byte that stands for it.
         symbols.clear();
         merge(self.vocab().pairs(), &shaped, symbols, interrupt)?;
         out.try_reserve(symbols.len()).map_err(|_| Error::memory::<T>(out.len() + symbols.len()))?;
