@@ -244,6 +244,7 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         *((stream, name, is_int) for name in ("n_bytes", "n_replaced")),
         (rank_file, "n_ranks", is_int),
         *((tokenizer_json, name, is_int) for name in ("n_entries", "n_merges")),
+        (tokenizer_json, "missing_byte", lambda value: value is None),
         *((character_json, name, is_int) for name in ("n_entries", "n_merges")),
         *((encoder, name, is_int) for name in ("n_vocab", "longest_token")),
         (encoder, "dtype", lambda value: value == "uint16"),
@@ -251,6 +252,7 @@ def values_of_kinds() -> list[tuple[object, str, Callable[[object], bool]]]:
         (encoder, "special_tokens", lambda value: value == {"<s>": 256}),
         (encoder, "normalizer", lambda value: value == ()),
         (encoder, "fallback", lambda value: value is None),
+        (encoder, "shape", lambda value: value is None),
         (encoder, "ranked", lambda value: value is False),
         (encoder, "ignore_merges", lambda value: value is False),
     ]

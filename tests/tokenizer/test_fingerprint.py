@@ -19,7 +19,7 @@ from bytemill._core import NAMED_PATTERNS
 from bytemill.errors import PreTokenizerWarning
 from bytemill.formats import gguf
 from bytemill.formats.byte_level import bytes_to_text
-from bytemill.formats.huggingface.parts import CL100K_FOR_ONIGURUMA
+from bytemill.formats.huggingface.pre_tokenizers import CL100K_FOR_ONIGURUMA
 from bytemill.formats.ranks import merges_of_ranks
 from bytemill.formats.spec import TokenFlags, TokenizerSpec
 

@@ -46,7 +46,7 @@ def _words(suffix: str = "", prefix: str = "", *, is_byte_level: bool = False) -
     steps: list[Any] = [pre_tokenizers.Whitespace()]
     steps += [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)] * is_byte_level
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)  # type: ignore[assignment]
-    affixes = {"end_of_word_suffix": suffix, "continuing_subword_prefix": prefix}
+    affixes: Document = {"end_of_word_suffix": suffix, "continuing_subword_prefix": prefix}
     affixes = {name: affix for name, affix in affixes.items() if affix}
     trainer = trainers.BpeTrainer(vocab_size=260, special_tokens=["[UNK]"], show_progress=False, **affixes)
     tokenizer.train_from_iterator(CORPUS * 3, trainer)
@@ -59,7 +59,9 @@ def _spaced(*, is_split: bool) -> str:
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=is_split)  # type: ignore[assignment]
     special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    trainer = trainers.BpeTrainer(vocab_size=460, special_tokens=special, show_progress=False, limit_alphabet=70)
+    trainer = trainers.BpeTrainer(
+        vocab_size=460, special_tokens=special, show_progress=False, limit_alphabet=70
+    )
     tokenizer.train_from_iterator(CORPUS * 3, trainer)
     document = json.loads(tokenizer.to_str())
     document["added_tokens"] = document["added_tokens"][:3]
@@ -72,7 +74,9 @@ def sequence(field: str, *steps: Document) -> Document:
     return {"type": "Sequence", field: list(steps)}
 
 
-def split(expression: str, behavior: str = "Isolated", *, invert: bool = False, literal: bool = False) -> Document:
+def split(
+    expression: str, behavior: str = "Isolated", *, invert: bool = False, literal: bool = False
+) -> Document:
     """A Split of a pre-tokenizer."""
     pattern = {"String" if literal else "Regex": expression}
     return {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
@@ -92,9 +96,7 @@ LLAMA_DECODER = sequence(
 )
 DIGITS = {"type": "Digits", "individual_digits": False}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-CLIP = (
-    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-)
+CLIP = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 BERT_NORMALIZER = {
     "type": "BertNormalizer",
     "clean_text": True,
@@ -112,7 +114,12 @@ def byte_level(*, model: Document | None = None, **fields: Any) -> Document:
 
 
 def words(
-    suffix: str = "", prefix: str = "", *, model: Document | None = None, is_byte_level: bool = False, **fields: Any
+    suffix: str = "",
+    prefix: str = "",
+    *,
+    model: Document | None = None,
+    is_byte_level: bool = False,
+    **fields: Any,
 ) -> Document:
     """A file of words with other fields."""
     document = json.loads(_words(suffix, prefix, is_byte_level=is_byte_level)) | copy.deepcopy(fields)
@@ -142,10 +149,6 @@ def _holes(vocab: dict[str, int], _: Any) -> None:
         vocab[token] *= 3
 
 
-def _twice(vocab: dict[str, int], _: Any) -> None:
-    vocab["twice"] = vocab["e"]
-
-
 def _no_byte(vocab: dict[str, int], merges: list[Any]) -> None:
     for token in [token for token in vocab if "!" in token or "Ã" in token]:
         del vocab[token]
@@ -160,7 +163,9 @@ def _clip(document: Document) -> Document:
     for token in list(vocab):
         vocab[f"{token}</w>"] = len(vocab)
     merges: list[str] = []
-    pairs = "t h,i n,th e</w>,a n,e r</w>,o n</w>,in g</w>,an d</w>,o r,in </w>,Ã ©,c a,ca f,Ã ©</w>,caf Ã©</w>"
+    pairs = (
+        "t h,i n,th e</w>,a n,e r</w>,o n</w>,in g</w>,an d</w>,o r,in </w>,Ã ©,c a,ca f,Ã ©</w>,caf Ã©</w>"
+    )
     for pair in pairs.split(","):
         left, _, right = pair.partition(" ")
         if left in vocab and right in vocab and left + right not in vocab:
@@ -182,13 +187,20 @@ def _clip(document: Document) -> Document:
     return document
 
 
+def clip() -> Document:
+    """A file like CLIP's."""
+    steps = sequence("pretokenizers", split(CLIP, "Removed", invert=True), BYTE_LEVEL | {"use_regex": True})
+    lower = sequence("normalizers", {"type": "NFC"}, replace(r"\s+", " ", regex=True), {"type": "Lowercase"})
+    return _clip(byte_level(normalizer=lower, pre_tokenizer=steps))
+
+
 def _of_normalizers() -> dict[str, Document]:
     late = [
         added("<MASK>", 420, normalized=True),
         added("Cafe", 421, normalized=True, special=False),
         added("e-x", 422, special=False),
-        added("\u212b", 423, normalized=True),
     ]
+    becomes_bytes = [*late, added("\u212b", 423, normalized=True)]
     chains: dict[str, Document] = {
         "lower": {"type": "Lowercase"},
         "nfkc strip accents": sequence(
@@ -203,10 +215,14 @@ def _of_normalizers() -> dict[str, Document]:
             sequence("normalizers", {"type": "NFD"}, sequence("normalizers", {"type": "Lowercase"})),
             sequence("normalizers"),
         ),
-        "white space": sequence("normalizers", {"type": "NFC"}, replace(r"\s+", " ", regex=True), {"type": "Lowercase"}),
+        "white space": sequence(
+            "normalizers", {"type": "NFC"}, replace(r"\s+", " ", regex=True), {"type": "Lowercase"}
+        ),
         "regex": replace(r"[0-9]", "0", regex=True),
         "regex of lines": replace(r"\r\n|\n", " ", regex=True),
-        "quotes": sequence("normalizers", replace("``", '"'), replace("''", '"'), replace(" {2,}", " ", regex=True)),
+        "quotes": sequence(
+            "normalizers", replace("``", '"'), replace("''", '"'), replace(" {2,}", " ", regex=True)
+        ),
         "empty replacement": replace("e", ""),
         "bert": BERT_NORMALIZER,
         "bert as it is": BERT_NORMALIZER | {"lowercase": False, "handle_chinese_chars": False},
@@ -214,11 +230,18 @@ def _of_normalizers() -> dict[str, Document]:
         "byte level": {"type": "ByteLevel"},
         "prepend": {"type": "Prepend", "prepend": META},
         "trim": replace(r"\A\s+|\s+\z", "", regex=True),
+        "prepend nothing": {"type": "Prepend", "prepend": ""},
         "strip right": {"type": "Strip", "strip_left": False, "strip_right": True},
         "strip nothing": {"type": "Strip", "strip_left": False, "strip_right": False},
         "nothing": sequence("normalizers"),
     }
-    files = {f"normalizer {name}": byte_level(normalizer=chain, added_tokens=late) for name, chain in chains.items()}
+    files = {
+        f"normalizer {name}": byte_level(normalizer=chain, added_tokens=late)
+        for name, chain in chains.items()
+    }
+    files["normalizer lower, a token becomes bytes"] = byte_level(
+        normalizer={"type": "Lowercase"}, added_tokens=becomes_bytes
+    )
     files["normalizer byte level alone"] = byte_level(normalizer={"type": "ByteLevel"}, pre_tokenizer=None)
     return files
 
@@ -232,10 +255,14 @@ def _of_pre_tokenizers() -> dict[str, Document]:
             "pretokenizers", {"type": "Whitespace"}, BYTE_LEVEL | {"add_prefix_space": True}
         ),
         "space before each part": sequence(
-            "pretokenizers", {"type": "WhitespaceSplit"}, BYTE_LEVEL | {"add_prefix_space": True, "use_regex": True}
+            "pretokenizers",
+            {"type": "WhitespaceSplit"},
+            BYTE_LEVEL | {"add_prefix_space": True, "use_regex": True},
         ),
         "bert": sequence("pretokenizers", {"type": "BertPreTokenizer"}, BYTE_LEVEL),
-        "digits": sequence("pretokenizers", {"type": "Digits", "individual_digits": True}, BYTE_LEVEL | {"use_regex": True}),
+        "digits": sequence(
+            "pretokenizers", {"type": "Digits", "individual_digits": True}, BYTE_LEVEL | {"use_regex": True}
+        ),
         "digits in a row": sequence("pretokenizers", DIGITS, BYTE_LEVEL),
         "falcon": sequence(
             "pretokenizers",
@@ -249,9 +276,15 @@ def _of_pre_tokenizers() -> dict[str, Document]:
         "fixed length": sequence("pretokenizers", {"type": "FixedLength", "length": 5}, BYTE_LEVEL),
         "prefix space": BYTE_LEVEL | {"add_prefix_space": True, "use_regex": True},
         "few fields": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False},
-        "nested": sequence("pretokenizers", sequence("pretokenizers", split(r"\d"), sequence("pretokenizers", BYTE_LEVEL))),
-        "clip": sequence("pretokenizers", split(CLIP, "Removed", invert=True), BYTE_LEVEL | {"use_regex": True}),
-        "clip without bytes' pattern": sequence("pretokenizers", split(CLIP, "Removed", invert=True), BYTE_LEVEL),
+        "nested": sequence(
+            "pretokenizers", sequence("pretokenizers", split(r"\d"), sequence("pretokenizers", BYTE_LEVEL))
+        ),
+        "clip": sequence(
+            "pretokenizers", split(CLIP, "Removed", invert=True), BYTE_LEVEL | {"use_regex": True}
+        ),
+        "clip without bytes' pattern": sequence(
+            "pretokenizers", split(CLIP, "Removed", invert=True), BYTE_LEVEL
+        ),
         "empty": sequence("pretokenizers"),
         "bytes twice": sequence("pretokenizers", BYTE_LEVEL, BYTE_LEVEL),
         "metaspace before bytes": sequence("pretokenizers", metaspace("always", is_split=True), BYTE_LEVEL),
@@ -271,10 +304,6 @@ def _of_pre_tokenizers() -> dict[str, Document]:
 
 
 def _of_words() -> dict[str, Document]:
-    clip = byte_level(
-        normalizer=sequence("normalizers", {"type": "NFC"}, replace(r"\s+", " ", regex=True), {"type": "Lowercase"}),
-        pre_tokenizer=sequence("pretokenizers", split(CLIP, "Removed", invert=True), BYTE_LEVEL | {"use_regex": True}),
-    )
     return {
         "words": words(),
         "words, unknown ones vanish": words(model={"unk_token": None}),
@@ -295,12 +324,14 @@ def _of_words() -> dict[str, Document]:
             pre_tokenizer={"type": "BertPreTokenizer"},
             decoder={"type": "BPEDecoder", "suffix": "</w>"},
         ),
-        "words with prefixes": words("", "##", decoder={"type": "WordPiece", "prefix": "##", "cleanup": False}),
+        "words with prefixes": words(
+            "", "##", decoder={"type": "WordPiece", "prefix": "##", "cleanup": False}
+        ),
         "words with both": words("</w>", "@@"),
         "words of bytes": words(is_byte_level=True),
         "words of bytes, decoded": words(is_byte_level=True, decoder=BYTE_LEVEL),
-        "clip": _clip(clip),
-        "clip without merges": _clip(clip) | {"normalizer": None},
+        "clip": clip(),
+        "clip without a normalizer": clip() | {"normalizer": None},
     }
 
 
@@ -308,7 +339,9 @@ def _of_spaces() -> dict[str, Document]:
     llama = sequence("normalizers", {"type": "Prepend", "prepend": META}, replace(" ", META))
     files = {
         "llama": spaced(normalizer=llama, pre_tokenizer=None),
-        "llama without fallback": spaced(normalizer=llama, pre_tokenizer=None, model={"byte_fallback": False}),
+        "llama without fallback": spaced(
+            normalizer=llama, pre_tokenizer=None, model={"byte_fallback": False}
+        ),
         "llama, not fused": spaced(
             normalizer=llama, pre_tokenizer=None, model={"byte_fallback": False, "fuse_unk": False}
         ),
@@ -318,7 +351,9 @@ def _of_spaces() -> dict[str, Document]:
         "llama, unknown token not in the vocabulary": spaced(
             normalizer=llama, pre_tokenizer=None, model={"byte_fallback": False, "unk_token": "<no>"}
         ),
-        "llama, fallback without unknown": spaced(normalizer=llama, pre_tokenizer=None, model={"unk_token": None}),
+        "llama, fallback without unknown": spaced(
+            normalizer=llama, pre_tokenizer=None, model={"unk_token": None}
+        ),
         "llama, fallback and an unknown token not in the vocabulary": spaced(
             normalizer=llama, pre_tokenizer=None, model={"unk_token": "<no>"}
         ),
@@ -331,26 +366,42 @@ def _of_spaces() -> dict[str, Document]:
             decoder=sequence("decoders", replace(META, " "), {"type": "ByteFallback"}, {"type": "Fuse"}),
         ),
         "lower": spaced(
-            normalizer=sequence("normalizers", {"type": "NFKC"}, {"type": "Lowercase"}, *llama["normalizers"]),
+            normalizer=sequence(
+                "normalizers", {"type": "NFKC"}, {"type": "Lowercase"}, *llama["normalizers"]
+            ),
             pre_tokenizer=None,
         ),
         "digits after metaspace": spaced(
             pre_tokenizer=sequence(
-                "pretokenizers", metaspace("always", is_split=True), {"type": "Digits", "individual_digits": True}
+                "pretokenizers",
+                metaspace("always", is_split=True),
+                {"type": "Digits", "individual_digits": True},
             )
         ),
         "whitespace split and metaspace": spaced(
-            pre_tokenizer=sequence("pretokenizers", {"type": "WhitespaceSplit"}, metaspace("always", is_split=True)),
+            pre_tokenizer=sequence(
+                "pretokenizers", {"type": "WhitespaceSplit"}, metaspace("always", is_split=True)
+            ),
             decoder=metaspace("always", is_split=True),
             model={"byte_fallback": False},
         ),
         "old metaspace": spaced(
-            pre_tokenizer={"type": "Metaspace", "replacement": META, "add_prefix_space": True, "str_rep": META},
+            pre_tokenizer={
+                "type": "Metaspace",
+                "replacement": META,
+                "add_prefix_space": True,
+                "str_rep": META,
+            },
             decoder={"type": "Metaspace", "replacement": META, "add_prefix_space": True},
             model={"byte_fallback": False},
         ),
         "other sign": spaced(
-            pre_tokenizer={"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": True},
+            pre_tokenizer={
+                "type": "Metaspace",
+                "replacement": "_",
+                "prepend_scheme": "always",
+                "split": True,
+            },
             decoder={"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": True},
             model={"byte_fallback": False},
         ),
@@ -365,7 +416,11 @@ def _of_spaces() -> dict[str, Document]:
                         pre_tokenizer=step,
                         decoder=LLAMA_DECODER if fallback else step,
                         model={"byte_fallback": fallback, "fuse_unk": fused},
-                        added_tokens=[*spaced()["added_tokens"], added("<x>", 460), added("the", 461, normalized=True)],
+                        added_tokens=[
+                            *spaced()["added_tokens"],
+                            added("<x>", 460),
+                            added("Wor", 461, normalized=True, special=False),
+                        ],
                     )
     return files
 
@@ -381,11 +436,15 @@ def _of_decoders() -> dict[str, Document]:
         "strip first": sequence("decoders", *(LLAMA_DECODER["decoders"][i] for i in (0, 3, 1, 2))),
         "no strip": sequence("decoders", *LLAMA_DECODER["decoders"][:3]),
         "strip two": sequence(
-            "decoders", *LLAMA_DECODER["decoders"][:3], {"type": "Strip", "content": " ", "start": 2, "stop": 1}
+            "decoders",
+            *LLAMA_DECODER["decoders"][:3],
+            {"type": "Strip", "content": " ", "start": 2, "stop": 0},
         ),
         "ctc": {"type": "CTC", "pad_token": "<s>", "word_delimiter_token": "|", "cleanup": True},
         "metaspace": metaspace("always", is_split=True),
-        "metaspace and bytes": sequence("decoders", {"type": "ByteFallback"}, metaspace("always", is_split=True)),
+        "metaspace and bytes": sequence(
+            "decoders", {"type": "ByteFallback"}, metaspace("always", is_split=True)
+        ),
     }
     files = {
         f"decoder {name}": kept | {"normalizer": llama, "pre_tokenizer": None, "decoder": step}
@@ -395,7 +454,9 @@ def _of_decoders() -> dict[str, Document]:
     files["decoder of bytes is a sequence"] = byte_level(
         decoder=sequence("decoders", BYTE_LEVEL, {"type": "Strip", "content": " ", "start": 1, "stop": 0})
     )
-    files["decoder of bytes and fuse"] = byte_level(decoder=sequence("decoders", BYTE_LEVEL, {"type": "Fuse"}))
+    files["decoder of bytes and fuse"] = byte_level(
+        decoder=sequence("decoders", BYTE_LEVEL, {"type": "Fuse"})
+    )
     return files
 
 
@@ -434,7 +495,9 @@ def _of_added_tokens() -> dict[str, Document]:
         "added spelled as bytes": byte_level(added_tokens=[added("éé", n), added("Ġx", n + 1)]),
         "added one id twice": byte_level(added_tokens=[added("<a>", n), added("<b>", n)]),
         "added empty": byte_level(added_tokens=[added("", n), added("<b>", n + 1)]),
-        "added to words": words(added_tokens=[*words()["added_tokens"], added("<a>", 259), added("Wor", 260, normalized=True)]),
+        "added to words": words(
+            added_tokens=[*words()["added_tokens"], added("<a>", 259), added("Wor", 260, normalized=True)]
+        ),
         "added spaced": spaced(
             added_tokens=[
                 *spaced()["added_tokens"],
@@ -460,12 +523,20 @@ def _of_models() -> dict[str, Document]:
         "special_tokens": {"<a>": {"id": "<a>", "ids": [420], "tokens": ["<a>"]}},
     }
     sides = {"sep": ["<a>", 420], "cls": ["<b>", 421], "trim_offsets": True, "add_prefix_space": False}
-    framed = {"added_tokens": [added("<a>", 420), added("<b>", 421)]}
+    framed: Document = {"added_tokens": [added("<a>", 420), added("<b>", 421)]}
     strings = byte_level()
     strings["model"]["merges"] = [" ".join(pair) for pair in strings["model"]["merges"]]
     no_type, no_version, no_fields = byte_level(), byte_level(), byte_level()
     del no_type["model"]["type"], no_version["version"]
-    for field in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges"):
+    for field in (
+        "dropout",
+        "unk_token",
+        "continuing_subword_prefix",
+        "end_of_word_suffix",
+        "fuse_unk",
+        "byte_fallback",
+        "ignore_merges",
+    ):
         del no_fields["model"][field]
     bare = byte_level()
     for field in ("truncation", "padding", "added_tokens", "normalizer", "post_processor"):
@@ -492,7 +563,6 @@ def _of_models() -> dict[str, Document]:
         "dropout": byte_level(model={"dropout": 0.3}),
         "empty affixes": byte_level(model={"end_of_word_suffix": "", "continuing_subword_prefix": ""}),
         "holes": _with_vocabulary(byte_level(), _holes),
-        "one id for two tokens": _with_vocabulary(byte_level(), _twice),
         "bytes are missing": _with_vocabulary(byte_level(), _no_byte),
         "bytes are missing, unknown token": _with_vocabulary(
             byte_level(model={"unk_token": "e", "fuse_unk": True}), _no_byte
@@ -502,7 +572,9 @@ def _of_models() -> dict[str, Document]:
         "fallback of bytes": byte_level(model={"byte_fallback": True, "fuse_unk": True, "unk_token": "e"}),
         "template": byte_level(post_processor=template, **framed),
         "roberta": byte_level(post_processor={"type": "RobertaProcessing", **sides}, **framed),
-        "bert": byte_level(post_processor={"type": "BertProcessing", "sep": sides["sep"], "cls": sides["cls"]}, **framed),
+        "bert": byte_level(
+            post_processor={"type": "BertProcessing", "sep": sides["sep"], "cls": sides["cls"]}, **framed
+        ),
         "post-processors": byte_level(
             post_processor=sequence("processors", BYTE_LEVEL | {"trim_offsets": False}, template), **framed
         ),

@@ -16,12 +16,12 @@ from bytemill.tokenizer.verification import verify_tokenizer
 
 ENGINES = {
     "chinese-bbpe.model": "core",
-    "clip.tokenizer.json": "tokenizers",
+    "clip.tokenizer.json": "core",
     "gpt-neox.tokenizer.json": "core",
     "gte-wordpiece.tokenizer.json": "tokenizers",
     "llama2.model": "core",
     "openllama-chinese.tokenizer.json": "core",
-    "parity-60-languages.tokenizer.json": "tokenizers",
+    "parity-60-languages.tokenizer.json": "core",
     "phi2-truncation.tokenizer.json": "core",
     "t5-unigram.tokenizer.json": "tokenizers",
     "tigrinya-unigram.model": "sentencepiece",
@@ -33,7 +33,7 @@ ENGINES = {
 LLAMA_CPP = {
     "bert-bge": "tokenizers",
     "deepseek-coder": "core",
-    "falcon": "tokenizers",
+    "falcon": "core",
     "llama-spm": "core",
     "phi-3": "core",
 }

@@ -256,7 +256,10 @@ impl PyTokenizerJson {
             (specials(special_tokens)?, rules(special_rules)?, special::normalizer(&normalizer)?);
         let model = self.model.take()?;
         py.detach(|| {
-            let Some(vocab) = model.into_vocab(special, ignore_merges) else { return Ok(None) };
+            let vocab = model.into_vocab(special, ignore_merges);
+            // Nothing stands for a missing byte.
+            let vocab = vocab.filter(|vocab| shape.drops_unknown || vocab.missing_byte().is_none());
+            let Some(vocab) = vocab else { return Ok(None) };
             PyEncoder::build(vocab, pattern, &rules, normalizer, shape).map(Some)
         })
     }

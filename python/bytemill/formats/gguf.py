@@ -18,7 +18,7 @@ import os
 import tempfile
 import warnings
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, cast
@@ -26,7 +26,12 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill._core import StringArray, TokenizerJson, check_pattern
 from bytemill.errors import PreTokenizerWarning, TokenizerError, TokenizerFileError
 from bytemill.formats import gguf_models, gguf_names, sentencepiece
-from bytemill.formats.byte_level import CHARACTER_TO_BYTE, byte_level_vocab, tokens_and_merges
+from bytemill.formats.byte_level import (
+    CHARACTER_TO_BYTE,
+    byte_level_vocab,
+    missing_bytes,
+    tokens_and_merges,
+)
 from bytemill.formats.encoder import Loaded, build_file
 from bytemill.formats.files import GGUF_MAGIC, bool_at, parse_json, shown
 from bytemill.formats.gguf_metadata import MAX_ELEMENTS, Value, read_metadata
@@ -39,10 +44,11 @@ from bytemill.formats.gguf_pre_tokenizers import (
     same_split,
 )
 from bytemill.formats.gpt2 import looks_special
-from bytemill.formats.huggingface.pre_tokenizers import from_pre_tokenizer, to_pre_tokenizer
+from bytemill.formats.huggingface.pre_tokenizers import to_pre_tokenizer
 from bytemill.formats.patterns import checked_pattern
 from bytemill.formats.registry import Content, load_content, load_with_library, refuse_arguments
 from bytemill.formats.spec import (
+    PretokenShape,
     TokenFlags,
     TokenizerSpec,
     check_expressible,
@@ -243,6 +249,7 @@ def _load_with_core(
         _pattern(pattern, name, record, location),
         record.get("ignore_merges", ignores_merges(name)),
         special_rules(special, flags, ()),
+        shape=PretokenShape(drops_unknown=file.missing_byte is not None),
     )
     return None if core is None else Loaded(core, record.get("ties"), record.get("merge_counts"), flags)
 
@@ -257,6 +264,7 @@ def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
         special,
         vocab_location=f"{location}: {_TOKENS}",
         merge_location=lambda index: f"{location}: {_MERGES}[{index}]",
+        may_lack_bytes=True,
     )
     name = _text(values, _PRE, location)
     record = _record(values, name, len(merges), location)
@@ -269,6 +277,7 @@ def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
         ties=record.get("ties"),
         merge_counts=record.get("merge_counts"),
         flags=flags,
+        shape=PretokenShape(drops_unknown=missing_bytes(ordinary.values()) is not None),
         metadata=gguf_names.metadata_of(values, special),
     )
 
@@ -498,7 +507,7 @@ def add_tokenizer(
     Raises:
         TokenizerError: The format cannot represent `spec`.
     """
-    parts = _document_parts(spec, n_ids) or _own_parts(spec, pre, n_ids)
+    parts = _own_parts(spec, pre, n_ids)
     writer.add_tokenizer_model("gpt2")
     if parts.pre is not None:
         writer.add_tokenizer_pre(parts.pre)
@@ -527,7 +536,9 @@ class _Parts:
 
 
 def _own_parts(spec: TokenizerSpec, pre: str | None, n_ids: int) -> _Parts:
-    check_expressible(spec, "a GGUF file")
+    # A vocabulary may lack bytes.
+    whole = replace(spec, shape=spec.shape._replace(drops_unknown=False))
+    check_expressible(whole, "a GGUF file")
     tokens, merges = checked_parts(spec)
     if not merges:
         raise TokenizerError("a GGUF file cannot store a tokenizer without merges")
@@ -544,35 +555,6 @@ def _own_parts(spec: TokenizerSpec, pre: str | None, n_ids: int) -> _Parts:
     return _Parts(
         name, texts, types, [f"{texts[ids[left]]} {texts[ids[right]]}" for left, right in merges], record
     )
-
-
-def _document_parts(spec: TokenizerSpec, n_ids: int) -> _Parts | None:
-    """Return the parts of byte-level BPE that `tokenizers` runs, such as a vocabulary that lacks bytes.
-
-    None for another model, and for one whose ids llama.cpp would not give.
-    """
-    if spec.library is None or spec.library.library != "tokenizers":
-        return None
-    document = json.loads(spec.library.content)
-    model = document["model"]
-    others = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
-    if model.get("type") != "BPE" or document.get("normalizer") or any(model.get(key) for key in others):
-        return None
-    try:
-        pattern = from_pre_tokenizer(document.get("pre_tokenizer"), "pre_tokenizer")
-    except TokenizerFileError:
-        return None
-    ignore_merges = bool(model.get("ignore_merges"))
-    names = (
-        name
-        for name, known in PRE_TOKENIZERS.items()
-        if same_split(known.pattern, pattern) and known.ignore_merges == ignore_merges
-    )
-    if (name := next(names, None)) is None:
-        return None
-    texts, types = _listed({**model["vocab"], **spec.special_tokens}, _kinds(spec), n_ids)
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    return _Parts(name, texts, types, merges, None)
 
 
 def _kinds(spec: TokenizerSpec) -> dict[str, int]:

@@ -160,7 +160,7 @@ class TokenizerSpec:
     """Set for BPE over characters; None for byte-level BPE."""
     flags: dict[str, TokenFlags] = field(default_factory=dict[str, TokenFlags])
     """Flags of the special tokens whose flags differ from the defaults."""
-    shape: PretokenShape = PretokenShape()
+    shape: PretokenShape = PretokenShape()  # noqa: RUF009  # immutable
     """How pre-tokens change before they are merged."""
     joins_tokens: bool = False
     """Decoding joins the tokens as files write them, with spaces between them: the file has no decoder."""

@@ -1236,7 +1236,7 @@ class Tokenizer:
             special_tokens=self.special_tokens,
             normalizer=self.core.normalizer,
             characters=self.characters,
-            shape=PretokenShape(*(core.shape or ())),
+            shape=PretokenShape() if core.shape is None else PretokenShape._make(core.shape),
             joins_tokens=self.joins_tokens,
             flags=self.token_flags,
             metadata=self.metadata,

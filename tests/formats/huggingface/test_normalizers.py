@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill import Tokenizer
 from bytemill.formats.huggingface import tokenizer_json
-from bytemill.formats.huggingface.parts import from_normalizer, to_normalizer
+from bytemill.formats.huggingface.normalizers import from_normalizer, to_normalizer
 from bytemill.formats.registry import Content, load_content, load_with_core
 
 CORPUS = "The café naïve ﬁ Å ①② Ünïcödé 日本語 カタカナ ΑΒΓ Привет, world! 1234\n\n  end of text " * 3

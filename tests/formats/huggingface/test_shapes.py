@@ -222,7 +222,7 @@ def test_flags_affect_the_fingerprint_only_if_they_affect_ids(trained: dict[str,
         ),
         (
             {"normalizer": {"type": "Replace", "pattern": {"Regex": "a+"}, "content": "b"}},
-            "is 'Replace', which is not supported with a regular expression",
+            "is 'Replace' with 'a\\+' as pattern, which is not supported",
         ),
         ({"normalizer": {"type": "Strip", "strip_left": 1}}, "strip_left is 1"),
         ({"normalizer": {"type": "Sequence", "normalizers": [None]}}, r"normalizers\[0\] is null"),

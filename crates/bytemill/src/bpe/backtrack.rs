@@ -69,7 +69,11 @@ impl Backtracker {
         });
         let mut symbols: Vec<Symbol> = bytes.chain(merged).collect();
         let strings = (0..symbols.len() as u32).filter(|&symbol| reachable[symbol as usize]);
-        let strings = strings.map(|symbol| (vocab.symbol(symbol), symbol)).collect();
+        // Bytes may have no token.
+        let bytes: [u8; 256] = std::array::from_fn(|byte| byte as u8);
+        let string =
+            |symbol: u32| bytes.get(symbol as usize).map_or_else(|| vocab.symbol(symbol), std::slice::from_ref);
+        let strings = strings.map(|symbol| (string(symbol), symbol)).collect();
         let trie = Trie::new(strings, |symbol, shorter| symbols[symbol as usize].shorter = shorter);
         Some(Self { trie, symbols, times, budget: BUDGET })
     }

@@ -6,7 +6,7 @@ use super::merge_barriers::MergeBarriers;
 use super::pending::Pending;
 use super::workspace::{Workspace, check_every};
 use crate::bpe::limits::{MAX_LOCKSTEP_BYTES, MAX_NARROW_LOCKSTEP_BYTES};
-use crate::bpe::{GROUP, merge_group};
+use crate::bpe::{GROUP, merge, merge_group};
 use crate::error::{Error, Result};
 use crate::sys::interrupt::Interrupt;
 
@@ -83,7 +83,18 @@ impl Encoder {
             return self.merge_pretoken(pretoken, symbols, out, interrupt);
         }
         let shaped = self.shaped(pretoken);
-        if shaped.is_empty() { Ok(()) } else { self.merge_pretoken(&shaped, symbols, out, interrupt) }
+        if shaped.is_empty() {
+            return Ok(());
+        }
+        if self.shape.suffix.is_none() {
+            return self.merge_pretoken(&shaped, symbols, out, interrupt);
+        }
+        // The tables for long pre-tokens are made of tokens, which have the suffix and not the byte that stands for it.
+        symbols.clear();
+        merge(self.vocab().pairs(), &shaped, symbols, interrupt)?;
+        out.try_reserve(symbols.len()).map_err(|_| Error::memory::<T>(out.len() + symbols.len()))?;
+        out.extend(symbols.iter().map(|&symbol| T::narrow(self.vocab().symbol_id(symbol))));
+        Ok(())
     }
 
     /// Appends the ids that merging alone makes of some bytes. `symbols` is scratch space.

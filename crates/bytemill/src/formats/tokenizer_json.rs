@@ -320,7 +320,7 @@ impl Contents for TokenizerJson {
     ) -> Option<Self> {
         let mut ids: Vec<u32> = tokens.ids().iter().chain(foreign.values()).copied().collect();
         ids.sort_unstable();
-        if !ids.is_sorted_by(|one, next| one < next) {
+        if ids.is_empty() || !ids.is_sorted_by(|one, next| one < next) {
             return None;
         }
         let n_merges = merges.len();

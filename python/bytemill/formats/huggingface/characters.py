@@ -122,8 +122,11 @@ def settings_of(document: Mapping[str, Any], vocab: Mapping[str, int], location:
     steps = from_normalizer(document.get("normalizer"), f"{location}: normalizer")
     normalizer, pattern, has_meta, shape = _spaces(steps, document.get("pre_tokenizer"), location)
     characters, drops_unknown = _fallback(document["model"], vocab, f"{location}: model", has_meta=has_meta)
-    if drops_unknown and document["model"].get("ignore_merges"):
-        raise TokenizerFileError(f"{location}: model.ignore_merges is true, but unknown characters vanish")
+    if drops_unknown and (has_meta or document["model"].get("ignore_merges")):
+        what = f"{META!r} stands for spaces" if has_meta else "model.ignore_merges is true"
+        raise TokenizerFileError(
+            f"{location}: {what}, which is not supported where unknown characters vanish"
+        )
     fuses_within = pattern is not None and characters.fuse_unk
     shape = shape._replace(drops_unknown=drops_unknown, fuses_within=fuses_within)
     characters = replace(characters, writes_spaces_as_meta=has_meta)
@@ -164,7 +167,7 @@ def as_bytes(texts: Sequence[str], *, has_meta: bool) -> list[bytes]:
 def _spaces(
     steps: NormalizerSteps, pre_tokenizer: Any, location: str
 ) -> tuple[NormalizerSteps, str | None, bool, PretokenShape]:
-    """Return the normalizer with spaces instead of `▁`, the pattern, whether files write spaces as `▁`, and the shape."""
+    """Return the normalizer with spaces for `▁`, the pattern, whether files write spaces as `▁`, and the shape."""
     plain = PretokenShape()
     path = f"{location}: pre_tokenizer"
     step: Any = pre_tokenizer

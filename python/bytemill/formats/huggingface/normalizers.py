@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import TokenizerFileError
-from bytemill.formats.files import bool_at, shown
+from bytemill.formats.files import bool_at, is_object, shown
 from bytemill.formats.huggingface.components import Table
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ NORMALIZERS: Table[tuple[str, ...]] = Table(
 """What each normalizer is as a step; an empty one changes nothing."""
 
 # Regular expressions of Replace with their contents. Spaces at the end are trimmed after U+2581 has replaced them.
-_EXPRESSIONS = {
+_EXPRESSIONS: dict[tuple[str, str], tuple[str, ...]] = {
     (r"\A +", ""): ("TrimSpaces", "left"),
     (r"▁+\z", ""): ("TrimSpaces", "right"),
     (" {2,}", " "): ("JoinSpaces",),
@@ -49,18 +49,19 @@ def _replace(step: dict[str, Any], path: str) -> tuple[str, ...]:
         ):
             return found
         case _:
-            raise TokenizerFileError(
-                f"{path} is 'Replace' with {shown(step.get('pattern'))} as pattern, which is not supported"
-            )
+            pattern = step.get("pattern")
+            what = shown(next(iter(pattern.values()), None) if is_object(pattern) else pattern)
+            raise TokenizerFileError(f"{path} is 'Replace' with {what} as pattern, which is not supported")
 
 
-@NORMALIZERS.row("Prepend")
+@NORMALIZERS.row("Prepend", settings="a text that is not empty")
 def _prepend(step: dict[str, Any], path: str) -> tuple[str, ...]:
     match step:
-        case {"prepend": str(text)}:
-            return ("Prepend", text) if text else ()
+        # Hugging Face's library repeats the first character if the text is empty.
+        case {"prepend": str(text)} if text:
+            return ("Prepend", text)
         case _:
-            raise TokenizerFileError(f"{path}.prepend is not a text")
+            raise TokenizerFileError(f"{path}.prepend is {shown(step.get('prepend'))}, not a text")
 
 
 @NORMALIZERS.row("Strip")

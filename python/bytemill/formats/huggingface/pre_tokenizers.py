@@ -62,7 +62,7 @@ class Splitting:
     """What a pre-tokenizer does: a pattern, and how pre-tokens change."""
 
     pattern: str | None
-    shape: PretokenShape = PretokenShape()
+    shape: PretokenShape = PretokenShape()  # noqa: RUF009  # immutable
     adds_prefix_space: bool = False
     """Put a space before a text that does not begin with one."""
 
@@ -94,6 +94,12 @@ def _words(step: dict[str, Any], _: str) -> Step:
 def _bert(_: dict[str, Any], __: str) -> Step:
     steps = (_WORDS["WhitespaceSplit"], _PUNCTUATION["Isolated"])
     return Step(STEP_SEPARATOR.join(steps), drops_white_space=True)
+
+
+@PRE_TOKENIZERS.row("Metaspace", settings="`replacement` `▁`, as the only step, without `ByteLevel`")
+def _metaspace(_: dict[str, Any], path: str) -> Step:
+    # Alone, it belongs to the spaces of a text: see `characters`.
+    raise TokenizerFileError(f"{path} is 'Metaspace', which is not supported beside other steps")
 
 
 @PRE_TOKENIZERS.row("Punctuation", settings="`behavior` Isolated or Contiguous")
@@ -188,7 +194,7 @@ def own_splitting(value: Any, pattern: str | None) -> Splitting:
     steps = [step for step, _ in steps_of(value, "pre_tokenizer", "pretokenizers", "a pre-tokenizer")]
     adds_space = any(step.get("type") == "ByteLevel" and step.get("add_prefix_space") for step in steps)
     is_first = steps[0].get("type") == "ByteLevel" if steps else False
-    drops = any(step.get("type") in _WORDS for step in steps)
+    drops = any(map(_drops_white_space, steps))
     return Splitting(pattern, PretokenShape(drops, adds_space and not is_first), adds_space and is_first)
 
 
@@ -231,7 +237,7 @@ def to_pre_tokenizer(
         _step_object(expression, drops=shape.drops_white_space)
         for expression in (before[:-1] if ends_with_gpt2 else before)
     ]
-    if shape.drops_white_space and not any(step["type"] in _WORDS for step in steps):
+    if shape.drops_white_space and not any(map(_drops_white_space, steps)):
         # No pre-token has white space and other characters.
         steps.append({"type": "WhitespaceSplit"})
     if steps and add_prefix_space:
@@ -275,4 +281,11 @@ def _step_object(pattern: str, *, drops: bool = False) -> dict[str, Any]:
                 f"pattern {shown(pattern)} has no exact equivalent in Hugging Face tokenizers: {error}",
                 hint="use \\p{...}, \\s, \\d and plain classes, which have the same meaning in both engines",
             ) from error
-    return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+    removes = drops and expression in _NO_WHITE_SPACE
+    behavior = "Removed" if removes else "Isolated"
+    return {"type": "Split", "pattern": {"Regex": expression}, "behavior": behavior, "invert": removes}
+
+
+def _drops_white_space(step: dict[str, Any]) -> bool:
+    """Return whether a step that was written here leaves out white space."""
+    return step.get("type") in _WORDS or step.get("behavior") == "Removed"

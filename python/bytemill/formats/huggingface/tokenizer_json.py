@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import unicodedata
 from dataclasses import asdict, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +25,13 @@ from typing import TYPE_CHECKING, Any, cast
 from bytemill._core import CharacterJson, TokenizerJson, check_pattern
 from bytemill.errors import BytemillError, TokenizerError, TokenizerFileError
 from bytemill.formats import compiled_cache
-from bytemill.formats.byte_level import is_text_of_other_bytes, is_vocabulary, missing_bytes, text_to_bytes
+from bytemill.formats.byte_level import (
+    CHARACTER_TO_BYTE,
+    is_text_of_other_bytes,
+    is_vocabulary,
+    missing_bytes,
+    text_to_bytes,
+)
 from bytemill.formats.encoder import Loaded
 from bytemill.formats.files import (
     array_at,
@@ -41,16 +48,21 @@ from bytemill.formats.huggingface.characters import (
     is_character_model,
     settings_of,
 )
-from bytemill.formats.huggingface.normalizers import from_normalizer, to_normalizer
+from bytemill.formats.huggingface.normalizers import NORMALIZERS, from_normalizer, to_normalizer
 from bytemill.formats.huggingface.parts import (
     DECODER,
+    DECODERS,
+    FLAGS,
+    MODEL_OPTIONS,
     POST_PROCESSOR,
+    POST_PROCESSORS,
     check_decoder,
     check_model,
     metadata_of,
     special_tokens_of,
 )
 from bytemill.formats.huggingface.pre_tokenizers import (
+    PRE_TOKENIZERS,
     PREFIX,
     Splitting,
     own_splitting,
@@ -69,13 +81,23 @@ from bytemill.formats.spec import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from bytemill._core import Encoder
+    from bytemill.formats.huggingface.components import Table
     from bytemill.formats.registry import Content
     from bytemill.formats.spec import CharacterModel, LibraryModel, NormalizerSteps
 
+TABLES: tuple[Table[Any], ...] = (
+    NORMALIZERS,
+    PRE_TOKENIZERS,
+    MODEL_OPTIONS,
+    FLAGS,
+    POST_PROCESSORS,
+    DECODERS,
+)
+"""Everything of a tokenizer.json that the core runs."""
 _COUNTS_PER_LINE = 16
 _DEFAULT_FLAGS = TokenFlags()
 
@@ -133,7 +155,7 @@ def load_tokenizer_json(data: bytes, location: str, sidecars: Sidecars | None = 
     entry = compiled_cache.entry_of(data)
     if (loaded := _load_entry(entry, location, sidecars)) is not None:
         return loaded
-    if (read := _parse(data)) is None:
+    if (read := _parse(data)) is None or not read[0].n_entries:
         return None
     file, rest = read
     document = _checked_document(rest, location)
@@ -202,8 +224,8 @@ def _load(
     splitting, record = splitting_and_record(document, file.n_merges, location)
     shape = _shape_of(splitting, model, f"{location}: model", lacks_bytes=file.missing_byte is not None)
     metadata = metadata_of(document, location)
-    _check_decoding(document, special_tokens, location)
     normalizer = normalizer_of(document, splitting, location)
+    _check_decoding(document, special_tokens, flags, normalizer, location)
     core = file.encoder(
         special_tokens,
         splitting.pattern,
@@ -329,8 +351,8 @@ def from_document(document: Any, location: str, sidecars: Sidecars | None = None
     lacks_bytes = missing_bytes(vocab.values()) is not None
     shape = _shape_of(splitting, model, f"{location}: model", lacks_bytes=lacks_bytes)
     metadata = metadata_of(document, location)
-    _check_decoding(document, special_tokens, location)
     normalizer = normalizer_of(document, splitting, location)
+    _check_decoding(document, special_tokens, flags, normalizer, location)
     if sidecars is not None:
         sidecars.warn_of_other_split(splitting.pattern, normalizer)
     return TokenizerSpec(
@@ -349,7 +371,13 @@ def from_document(document: Any, location: str, sidecars: Sidecars | None = None
     )
 
 
-def _check_decoding(document: dict[str, Any], special_tokens: Iterable[str], location: str) -> None:
+def _check_decoding(
+    document: dict[str, Any],
+    special_tokens: Iterable[str],
+    flags: Mapping[str, TokenFlags],
+    normalizer: NormalizerSteps,
+    location: str,
+) -> None:
     """Raise TokenizerFileError if byte-level BPE is not decoded by joining the bytes of its tokens."""
     check_decoder(document.get("decoder"), f"{location}: decoder")
     for text in special_tokens if document.get("decoder") is not None else ():
@@ -357,6 +385,19 @@ def _check_decoding(document: dict[str, Any], special_tokens: Iterable[str], loc
             raise TokenizerFileError(
                 f"{location}: added_tokens: {shown(text)} is decoded as the bytes {text_to_bytes(text)!r}"
             )
+        if text in flags and flags[text].normalized and _may_become_bytes(text, normalizer):
+            raise TokenizerFileError(
+                f"{location}: added_tokens: {shown(text)} may be decoded as bytes when it is normalized"
+            )
+
+
+def _may_become_bytes(text: str, normalizer: NormalizerSteps) -> bool:
+    """Return whether a token may be text of other bytes once it is normalized, as it is decoded if it is found then."""
+    if any(step[0] == "Replace" and step[1] in text for step in normalizer):
+        return True
+    text = "".join(step[1] for step in normalizer if step[0] == "Prepend") + text.strip()
+    first = (unicodedata.normalize("NFKD", character.lower())[:1] for character in text)
+    return bool(normalizer) and not text.isascii() and CHARACTER_TO_BYTE.keys() >= set(first)
 
 
 def _character_spec(document: dict[str, Any], location: str) -> TokenizerSpec:
@@ -447,7 +488,7 @@ def normalizer_of(document: dict[str, Any], splitting: Splitting, location: str)
 def splitting_and_record(
     document: dict[str, Any], n_merges: int, location: str
 ) -> tuple[Splitting, dict[str, Any]]:
-    """Return how texts are split, and bytemill's own record, empty in other tools' files. Raises as `read` does."""
+    """Return how texts are split, and bytemill's own record, empty in others' files. Raises as `read` does."""
     pre_tokenizer = document.get("pre_tokenizer")
     record = document["model"].get("bytemill")
     record = {} if record is None else checked_record(record, n_merges, f"{location}: model.bytemill")

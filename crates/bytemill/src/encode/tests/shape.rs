@@ -36,6 +36,27 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
 }
 
+#[test]
+fn long_words_end_with_the_suffix_too() {
+    let shape = Shape { suffix: Some(b"</w>".as_slice().into()), ..Shape::default() };
+    let encoder = encoder(&[("a", "b"), ("ab", "ab"), ("b", "a")], &[], shape);
+    for n in [30, 300, 1 << 16, 1 << 17] {
+        let word = "ab</w>".repeat(n);
+        let tokens = ids(&encoder, &word).into_iter().map(|id| encoder.vocab().token(id).unwrap());
+        assert!(tokens.collect::<Vec<_>>().concat() == format!("{word}</w>").into_bytes());
+    }
+}
+
+#[test]
+fn long_words_may_lack_bytes() {
+    let merges = [("a", "b"), ("ab", "ab"), ("b", "a")];
+    let shape = Shape { drops_unknown: true, ..Shape::default() };
+    let (plain, lacking) = (encoder(&merges, &[], Shape::default()), encoder(&merges, b"c\xC0\xFF", shape));
+    for n in [30, 1 << 16, 1 << 17] {
+        assert!(ids(&lacking, &"abcaab".repeat(n)) == ids(&plain, &"abaab".repeat(n)));
+    }
+}
+
 proptest! {
     #[test]
     fn spaces_before_words_are_those_of_the_text(text in "[ab \n]{0,60}") {
