@@ -1217,7 +1217,7 @@ class TransformerLM(Module):
     def _document_masks(self, starts: Any) -> list[Any]:
         """Return what each block takes as `document_starts`: of attention, the mask of the kernels for its window."""
         make = None if self.training and self.config.dropout else self.kernels.document_mask
-        mixers = [layer.attn for layer in self.layers]
+        mixers: list[Any] = [layer.attn for layer in self.layers]
         if make is None or starts is None:
             return [starts] * len(mixers)
         rows = starts.reshape(-1, starts.shape[-1])
