@@ -43,7 +43,8 @@ class OptionalAttention(MultiHeadSelfAttention):
     ) -> Self:
         """Build the attention of a model."""
         self = cls.from_config(config, rope, device, dtype)
-        options, place = config.attention, {"device": device, "dtype": dtype}
+        options = config.attention
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.scale, self.soft_cap = options.scale, options.soft_cap
         sinks = Parameter(torch.zeros(config.num_heads, **place)) if options.sinks else None
         self.register_parameter("sinks", sinks)

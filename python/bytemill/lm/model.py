@@ -1060,6 +1060,11 @@ class TransformerLM(Module):
         self.layers = ModuleList(
             TransformerBlock(own, ropes[own.position, own.rope], device, dtype) for own in configs
         )
+        if config.multi_token_weight is not None:
+            own = configs[-1]
+            self.multi_token = import_module("bytemill.lm.multi_token").MultiTokenHead(
+                config, ropes[own.position, own.rope], device, dtype
+            )
         if config.has_final_norm:
             self.ln_final = NORMS[config.norm].load().of(config, device=device, dtype=dtype)
         self.lm_head = Linear(config.d_model, config.vocab_size, False, device=device, dtype=dtype)
@@ -1105,17 +1110,22 @@ class TransformerLM(Module):
             documents: Tokens attend to their own document alone.
             is_padded: Some targets are negative; they do not count.
         """
-        x, losses = self.hidden(ids, documents=documents), self.kernels.losses
-        if is_padded:
-            x, targets = x[targets >= 0], targets[targets >= 0]
+        hidden, losses = self.hidden(ids, documents=documents), self.kernels.losses
+        x, wanted = (hidden[targets >= 0], targets[targets >= 0]) if is_padded else (hidden, targets)
         if losses is not None:
-            result = losses(x, self.lm_head.weight, targets, z_loss, soft_cap=self.config.logit_soft_cap)
+            total, cross_entropy = losses(
+                x, self.lm_head.weight, wanted, z_loss, soft_cap=self.config.logit_soft_cap
+            )
         else:
-            result = mean_losses(self.logits(x), targets, z_loss)
-        if not (self.training and self._parts_with_losses):
-            return result
-        extra = [part.extra_loss() for part in self._parts_with_losses]
-        return result[0] + sum(extra), result[1]
+            total, cross_entropy = mean_losses(self.logits(x), wanted, z_loss)
+        if self.training and self.config.multi_token_weight is not None:
+            second = import_module("bytemill.lm.multi_token").multi_token_loss(
+                self, hidden, ids, targets, documents
+            )
+            total = total + self.config.multi_token_weight * second
+        for part in self._parts_with_losses if self.training else ():
+            total = total + part.extra_loss()
+        return total, cross_entropy
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Compute the output layer: (..., d_model) -> (..., vocab_size)."""
@@ -1207,7 +1217,7 @@ class TransformerLM(Module):
     def _document_masks(self, starts: Any) -> list[Any]:
         """Return what each block takes as `document_starts`: of attention, the mask of the kernels for its window."""
         make = None if self.training and self.config.dropout else self.kernels.document_mask
-        mixers = [layer.attn for layer in self.layers]
+        mixers: list[Any] = [layer.attn for layer in self.layers]
         if make is None or starts is None:
             return [starts] * len(mixers)
         rows = starts.reshape(-1, starts.shape[-1])

@@ -253,6 +253,8 @@ class ModelConfig(Settings):
     """Term added to the variance (mean square) in the norms."""
     logit_soft_cap: PositiveFloat | None = None
     """Bound the logits smoothly to ±cap: cap · tanh(logits / cap)."""
+    multi_token_weight: PositiveFloat | None = None
+    """Train a further block that predicts the token after the next one, whose loss has this weight in the total."""
     initialization: Initialization = "textbook"
     """Initial weights: normal with a σ that depends on each matrix's widths (textbook), or with GPT-2's σ (0.02)."""
 

@@ -24,7 +24,7 @@ _COUNTED = frozenset(
     {
         *("attention.qk_norm_over", "attention.scale", "attention.soft_cap", "attention.sinks", "residual"),
         *("embedding_scale", "rope.beta_fast", "rope.beta_slow", "rope.truncate", "rope.magnitude"),
-        *("rope.short_divisors", "rope.long_divisors", "rope.window_theta"),
+        *("rope.short_divisors", "rope.long_divisors", "rope.window_theta", "multi_token_weight"),
     }
 )
 """Options that are counted here, and that export or the core's decoder do not know."""
@@ -65,7 +65,16 @@ def parameters_by_part(config: ModelConfig) -> dict[str, int]:
         "feed-forward": n_layers * (feed_forward.matrices(config) + feed_forward.vectors(config)),
         "norms": n_norms * NORMS[config.norm].vectors(config),
         "output layer": 0 if config.tied_embeddings else config.vocab_size * d,
+        **({} if config.multi_token_weight is None else {"multi-token head": _head_parameters(config)}),
     }
+
+
+def _head_parameters(config: ModelConfig) -> int:
+    """Return the number of parameters of the multi-token head: a projection of two inputs, a block, and three norms."""
+    d, own = config.d_model, config.layers[-1].config
+    block = sum(part.matrices(own) + part.vectors(own) for part in _block_parts(own))
+    norms = (3 + config.n_block_norms) * NORMS[config.norm].vectors(config)
+    return 2 * d * d + (d if config.bias else 0) + block + norms
 
 
 def _block_parts(config: ModelConfig) -> tuple[Part, Part]:
@@ -122,7 +131,13 @@ def forward_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None
 
 def step_flops(config: ModelConfig, batch_size: int = 1, n_tokens: int | None = None) -> dict[str, int]:
     """Return the FLOPs of a training step, by part; the backward pass has two products per forward product."""
-    return {part: 3 * flops for part, flops in forward_flops(config, batch_size, n_tokens).items()}
+    forward = forward_flops(config, batch_size, n_tokens)
+    if config.multi_token_weight is not None:
+        n, d, own = n_tokens or config.context_length, config.d_model, config.layers[-1].config
+        block = sum(sum(part.flops(own, n - 1).values()) for part in _block_parts(own))
+        products = 2 * (n - 1) * d * (2 * d + config.vocab_size)
+        forward["multi-token head"] = batch_size * (block + products)
+    return {part: 3 * flops for part, flops in forward.items()}
 
 
 def flops_per_token(
@@ -218,6 +233,10 @@ def training_memory(
         fixed += size * sum(block_matrices(config))
     if config.position == "learned":
         fixed += 8 * n_tokens
+    if config.multi_token_weight is not None:  # about one more block, its norms and inputs, and one more loss
+        norm, d = NORMS[config.norm].saved(config), config.d_model
+        per_token += _block_numbers(layers[-1]).bytes(size) + Numbers(3 * norm.wide, 4 * d).bytes(size)
+        fixed += 4 * config.vocab_size * d
     return TrainingMemory(
         parameters=weights,
         gradients=weights,

@@ -178,8 +178,9 @@ def _resampled(runs: Runs, random: np.random.Generator) -> NDArray[np.int64]:
     if runs.groups is None:
         return random.integers(len(runs), size=len(runs))
     groups = runs.groups
-    members: list[NDArray[np.int64]] = [np.flatnonzero(groups == group) for group in np.unique(groups)]
-    chosen = random.integers(len(members), size=len(members)).tolist()
+    names: list[int] = np.unique(groups).tolist()
+    members: list[NDArray[np.int64]] = [np.flatnonzero(groups == name) for name in names]
+    chosen: list[int] = random.integers(len(members), size=len(members)).tolist()
     drawn = [
         members[index][random.integers(len(members[index]), size=len(members[index]))] for index in chosen
     ]

@@ -119,8 +119,9 @@ class MixtureOfExperts(Module):
     def _mixed(self, rows: Tensor, chosen: Tensor, counts: Tensor) -> Tensor:
         """Return the result of each chosen expert for each token, (n_tokens, top_k, d_model)."""
         order = chosen.flatten().argsort(stable=True)
-        sizes = cast("list[int]", counts.tolist())
-        groups = rows.index_select(0, order // chosen.shape[1]).split(sizes)
+        sizes: list[int] = cast("Any", counts).tolist()
+        sorted_rows = rows.index_select(0, order // chosen.shape[1])
+        groups = cast("tuple[Tensor, ...]", sorted_rows.split(sizes))  # pyright: ignore[reportUnknownMemberType]
         # In training, experts without tokens have gradients of 0: processes then agree on which ones there are.
         results = [
             expert(group)

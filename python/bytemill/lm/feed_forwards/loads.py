@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -23,7 +23,8 @@ def take_loads(model: Module, processes: Processes) -> list[list[int]]:
     loads: list[list[int]] = []
     for layer in model.modules():
         if isinstance(layer, MixtureOfExperts) and layer.total_counts is not None:
-            counts = processes.sum(layer.total_counts.tolist())
+            own_counts: list[float] = cast("Any", layer.total_counts).tolist()
+            counts = processes.sum(own_counts)
             layer.total_counts = None
             loads.append([int(count) for count in counts])
             if layer.options.balance == "bias":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -160,7 +160,9 @@ def named_entries(
         words = theirs.split(".")
         kind = next((types[word] for word in reversed(words) if types and word in types), Entry)
         is_norm = ours[0].rpartition(".")[0].rpartition(".")[2].startswith(("ln", "q_norm", "k_norm"))
-        options = {} if kind is not ExpertsEntry else {"n_alternating": len(ours) // config.moe.experts}
+        options: dict[str, Any] = (
+            {} if kind is not ExpertsEntry else {"n_alternating": len(ours) // config.moe.experts}
+        )
         result.append(
             kind(
                 theirs,

@@ -100,12 +100,24 @@ def read_rope(
             value = max(1.0, positions / (own["original_max_position_embeddings"] or positions))
         if value is not None:
             is_number = isinstance(value, int) and not isinstance(value, bool) and name != "original_context"
-            result[name] = float(value) if is_number else tuple(value) if isinstance(value, list) else value
+            result[name] = (
+                float(value)
+                if is_number
+                else tuple(cast("list[float]", value))
+                if isinstance(value, list)
+                else value
+            )
         elif theirs not in _OPTIONAL:
             raise ModelConfigError(f"{location}: {key} of type {kind!r} lacks {theirs!r}")
     if kind == "dynamic":
         result["original_context"] = positions
     return result
+
+
+def layer_table(values: Mapping[str, Any], kind_of_layer: str) -> dict[str, Any]:
+    """Return the table of a kind of layers in `rope_parameters`; empty if there is none."""
+    tables = cast("dict[str, Any]", values.get("rope_parameters") or {})
+    return cast("dict[str, Any]", tables.get(kind_of_layer) or {})
 
 
 def readable_context(values: Mapping[str, Any], rope: Mapping[str, Any]) -> int:
@@ -126,7 +138,7 @@ def write_rope(config: ModelConfig) -> dict[str, Any]:
         document["rope_scaling"] = {
             "rope_type": rope.scaling,
             **{
-                name: list(value) if isinstance(value, tuple) else value
+                name: list(cast("tuple[float, ...]", value)) if isinstance(value, tuple) else value
                 for name, value in values.items()
                 if value is not None
             },

@@ -14,7 +14,7 @@ from bytemill.lm.interchange.families.base import (
     write_sizes,
 )
 from bytemill.lm.interchange.layer_kinds import read_windows, write_windows
-from bytemill.lm.interchange.rope import read_rope
+from bytemill.lm.interchange.rope import layer_table, read_rope
 from bytemill.lm.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ def _read(values: Mapping[str, Any], location: str, *, is_3: bool) -> ModelConfi
     sizes = read_sizes(values, rope, location)
     pattern = values.get("sliding_window_pattern") or values.get("_sliding_window_pattern") or 6
     windows = read_windows(values, location, full_every=pattern if is_3 else 2)
-    attention = {
+    attention: Any = {
         **sizes.pop("attention"),
         "scale": _scale(values["query_pre_attn_scalar"], values["head_dim"]),
         "soft_cap": values["attn_logit_softcapping"],
         "qk_norm": is_3,
     }
     if is_3:
-        table = (values.get("rope_parameters") or {}).get("sliding_attention") or {}
+        table = layer_table(values, "sliding_attention")
         local = table.get("rope_theta") or values.get("rope_local_base_freq") or 10_000.0
         sizes["rope"] = {**sizes["rope"], "window_theta": float(local)}
     return ModelConfig(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def _moe(values: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def _moe(values: Mapping[str, Any], **more: Any) -> Any:
     experts = values.get("num_local_experts") or values["num_experts"]
     weight = {"balance_weight": w} if (w := values.get("router_aux_loss_coef")) else {"balance": "none"}
     return {"experts": experts, "top_k": values["num_experts_per_tok"], **weight, **more}
@@ -41,8 +41,8 @@ def _write_moe(config: ModelConfig) -> dict[str, Any]:
 
 def _read_mixtral(values: Mapping[str, Any], location: str) -> ModelConfig:
     sizes = read_sizes(values, read_rope(values, location), location)
-    attention = {**sizes.pop("attention"), "sliding_window": values["sliding_window"]}
-    moe = _moe(values)
+    attention: Any = {**sizes.pop("attention"), "sliding_window": values["sliding_window"]}
+    moe: Any = _moe(values)
     return ModelConfig(
         **sizes, attention=attention, norm_eps=values["rms_norm_eps"], feed_forward="moe", moe=moe
     )
@@ -59,7 +59,7 @@ def _write_mixtral(config: ModelConfig) -> dict[str, Any]:
 def _read_qwen(values: Mapping[str, Any], location: str) -> ModelConfig:
     sizes = read_sizes(values, read_rope(values, location), location)
     window = values["sliding_window"] if values["use_sliding_window"] else None
-    attention = {**sizes.pop("attention"), "qk_norm": True, "sliding_window": window}
+    attention: Any = {**sizes.pop("attention"), "qk_norm": True, "sliding_window": window}
     return ModelConfig(
         **{**sizes, "d_ff": values["moe_intermediate_size"]},
         attention=attention,
@@ -83,7 +83,7 @@ def _write_qwen(config: ModelConfig) -> dict[str, Any]:
 
 def _read_oss(values: Mapping[str, Any], location: str) -> ModelConfig:
     sizes = read_sizes(values, read_rope(values, location), location)
-    attention = {**sizes.pop("attention"), "sinks": True}
+    attention: Any = {**sizes.pop("attention"), "sinks": True}
     return ModelConfig(
         **sizes,
         **read_windows(values, location, full_every=2),

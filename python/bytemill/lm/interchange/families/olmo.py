@@ -13,7 +13,7 @@ from bytemill.lm.interchange.families.base import (
     write_sizes,
 )
 from bytemill.lm.interchange.layer_kinds import read_windows, write_windows
-from bytemill.lm.interchange.rope import read_rope
+from bytemill.lm.interchange.rope import layer_table, read_rope
 from bytemill.lm.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _NAMES = {
 
 
 def _model(sizes: dict[str, Any], values: Mapping[str, Any], **more: Any) -> ModelConfig:
-    attention = {**sizes.pop("attention"), "qk_norm": True, "qk_norm_over": "all"}
+    attention: Any = {**sizes.pop("attention"), "qk_norm": True, "qk_norm_over": "all"}
     return ModelConfig(
         **sizes, **more, attention=attention, norm_eps=values["rms_norm_eps"], norm_position="output"
     )
@@ -54,7 +54,7 @@ def _read_2(values: Mapping[str, Any], location: str) -> ModelConfig:
 
 def _read_3(values: Mapping[str, Any], location: str) -> ModelConfig:
     rope = read_rope(values, location, kind_of_layer="full_attention")
-    table = (values.get("rope_parameters") or {}).get("sliding_attention") or {}
+    table = layer_table(values, "sliding_attention")
     sizes = read_sizes(values, rope, location)
     sizes["rope"] = {**sizes["rope"], "window_theta": float(table.get("rope_theta") or rope["theta"])}
     return _model(sizes, values, **read_windows(values, location, full_every=4))

@@ -27,7 +27,7 @@ def _read(values: Mapping[str, Any], location: str) -> ModelConfig:
         if (own := values.get(key)) and own.get("rope_type", own.get("type")) in {"su", "yarn"}:
             values = {**values, key: {**own, "rope_type": "longrope"}}
     sizes = read_sizes(values, read_rope(values, location, fraction=1.0), location)
-    attention = {**sizes.pop("attention"), "sliding_window": values["sliding_window"]}
+    attention: Any = {**sizes.pop("attention"), "sliding_window": values["sliding_window"]}
     return ModelConfig(**sizes, attention=attention, norm_eps=values["rms_norm_eps"])
 
 
