@@ -1,5 +1,8 @@
 """Options of attention and residual forms compute what their definitions say, in every way to run a model."""
 
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
+# Attributes of torch's modules have no types.
+
 from __future__ import annotations
 
 import math

@@ -1,5 +1,8 @@
 """Scaled frequencies of the rotary embedding are those of transformers."""
 
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
+# Attributes of torch's modules have no types.
+
 from __future__ import annotations
 
 import math

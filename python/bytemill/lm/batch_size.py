@@ -8,8 +8,8 @@ improve the loss by
 
 which bends at the critical batch size C. `measure_batch_size` branches a run at its checkpoint, trains each branch on
 the same tokens with another batch size (Merrill et al. 2025), and fits G' and C to the improvements. Learning rates
-grow with the root of the batch, as fits Adam (Malladi et al. 2022), and fall linearly to 0 in a branch, so that what a small
-batch adds in noise does not count.
+grow with the root of the batch, as fits Adam (Malladi et al. 2022), and fall linearly to 0 in a branch, so that the
+noise of small batches counts less.
 """
 
 from __future__ import annotations
