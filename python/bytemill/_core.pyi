@@ -310,14 +310,15 @@ class Encoder:
 class TokenDecoder:
     """Computes the logits after a token on the CPU, in float32, and adds its keys and values to the caches.
 
-    Arrays are float32, contiguous, and used in place: changes are seen by the next call.
+    Arrays are float32, contiguous, and used in place: changes are seen by the next call. A quantized matrix is a tuple
+    of its codes (int8, or uint8 with two of 4 bits) and the bits of its float16 scales (uint16).
     """
 
     def __init__(
         self,
         shape: dict[str, Any],
-        weights: dict[str, NDArray[np.float32] | None],
-        blocks: list[dict[str, NDArray[np.float32] | None]],
+        weights: dict[str, NDArray[np.float32] | tuple[NDArray[Any], NDArray[np.uint16]] | None],
+        blocks: list[dict[str, NDArray[np.float32] | tuple[NDArray[Any], NDArray[np.uint16]] | None]],
         caches: list[tuple[NDArray[np.float32], NDArray[np.float32]]],
         num_threads: int,
     ) -> None:

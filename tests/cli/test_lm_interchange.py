@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.cli.test_lm import data, kept, quick, trained  # noqa: F401 - fixtures
+from tests.cli.test_lm import TINY, data, kept, quick, trained  # noqa: F401 - fixtures
 from tests.datasets.stub_hub import Hub, hub  # noqa: F401 - a fixture
 from tests.support.s3_server import S3Server
 
@@ -175,3 +175,36 @@ def test_an_export_to_a_store(run: Run, s3: S3Server, trained: str):  # noqa: F8
     assert (refused.status, f"{url}-imported is not empty" in refused.err) == (1, True)
     pushed = run(f"lm export {trained} -o {url} --push me/model")
     assert (pushed.status, "uploads a folder of this machine" in pushed.err) == (2, True)
+
+
+def test_a_quantized_model_is_evaluated_and_continued_but_not_trained(trained: str, run: Run):  # noqa: F811
+    refused = run(f"lm quantize {trained} -o small")
+    assert (
+        "error: token_embeddings.weight has rows of 16 weights, and quantized groups have 32" in refused.err
+    )
+    assert not Path("small").exists()
+    wide = ["32" if TINY[max(0, i - 1)] == "--model.d-model" else value for i, value in enumerate(TINY)]
+    assert run("lm", "train", *wide, "--training.steps", "2", "--run.folder", "wide", "-q").status == 0
+    made = run("lm quantize wide -o small --json")
+    assert made.status == 0, made.err
+    document = json.loads(made.out)
+    assert document["bits"] == 8
+    assert 0.26 < document["bytes_after"] / document["bytes_before"] < 0.3
+    assert run("lm generate small a --temperature 0 --max-tokens 8").status == 0
+    scores = [
+        json.loads(run(f"lm eval {folder} --text corpus.txt --json -q").out)["texts"]["corpus.txt"]["loss"]
+        for folder in ("wide", "small")
+    ]
+    assert 0 < abs(scores[0] - scores[1]) < 0.01
+    shown = run("lm quantize wide -o smaller --bits 4 --scales least-squares")
+    assert re.fullmatch(
+        r"quantized [\d.,KM]+ parameters to 4 bits, 0\.\d+ of the bytes: smaller\n", shown.out
+    )
+    refused = run(
+        "lm", "train", "--init-from", "small", "--data.train", "shards", "--training.steps", "1",
+        "--run.folder", "never",
+    )  # fmt: skip
+    assert refused.status == 1
+    assert "error: small is quantized to 8 bits, and training needs the weights in float32" in refused.err
+    assert run("lm quantize small -o twice").status == 1
+    assert run("lm export wide -o hf-q8 --precision q8_0").status == 1

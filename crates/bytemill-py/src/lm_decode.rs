@@ -2,12 +2,20 @@
 
 use crate::signals::to_python;
 use bytemill::Error;
-use bytemill::lm_decode::{Activation, Block, Cache, Decoder, Linear, Model, Norm, Shape};
+use bytemill::lm_decode::{Activation, Block, Cache, Decoder, Linear, Matrix, Model, Norm, Shape};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-type Array = Py<PyArrayDyn<f32>>;
+type Floats = Py<PyArrayDyn<f32>>;
+
+/// The array of a weight, or the codes and the scales of a quantized one.
+#[derive(FromPyObject)]
+enum Array {
+    Float32(Floats),
+    Int8(Py<PyArrayDyn<i8>>, Py<PyArrayDyn<u16>>),
+    Int4(Py<PyArrayDyn<u8>>, Py<PyArrayDyn<u16>>),
+}
 
 /// Names of the weights of a block, in the order of `Slices::block`.
 const BLOCK: [&str; 20] = [
@@ -43,7 +51,7 @@ pub struct PyTokenDecoder {
     shape: Shape,
     weights: Vec<Option<Array>>,
     blocks: Vec<Vec<Option<Array>>>,
-    caches: Vec<(Array, Array)>,
+    caches: Vec<(Floats, Floats)>,
     vocab_size: usize,
 }
 
@@ -54,7 +62,7 @@ impl PyTokenDecoder {
         shape: &Bound<'_, PyDict>,
         weights: &Bound<'_, PyDict>,
         blocks: Vec<Bound<'_, PyDict>>,
-        caches: Vec<(Array, Array)>,
+        caches: Vec<(Floats, Floats)>,
         num_threads: usize,
     ) -> PyResult<Self> {
         let size = |name| required(shape, name)?.extract::<usize>();
@@ -106,30 +114,66 @@ impl PyTokenDecoder {
 }
 
 /// Keeps arrays from being written by other calls of this package while their memory is in use.
-struct Guards<'py>(Vec<Option<PyReadonlyArrayDyn<'py, f32>>>);
+struct Guards<'py>(Vec<Option<Guard<'py>>>);
+
+enum Guard<'py> {
+    Float32(PyReadonlyArrayDyn<'py, f32>),
+    Int8(PyReadonlyArrayDyn<'py, i8>, PyReadonlyArrayDyn<'py, u16>),
+    Int4(PyReadonlyArrayDyn<'py, u8>, PyReadonlyArrayDyn<'py, u16>),
+}
+
+impl<'py> Guard<'py> {
+    fn new(py: Python<'py>, array: &Array) -> PyResult<Self> {
+        Ok(match array {
+            Array::Float32(array) => Self::Float32(array.bind(py).try_readonly()?),
+            Array::Int8(codes, scales) => Self::Int8(codes.bind(py).try_readonly()?, scales.bind(py).try_readonly()?),
+            Array::Int4(codes, scales) => Self::Int4(codes.bind(py).try_readonly()?, scales.bind(py).try_readonly()?),
+        })
+    }
+
+    fn matrix(&self) -> PyResult<Matrix<'_>> {
+        Ok(match self {
+            Self::Float32(array) => Matrix::Float32(array.as_slice()?),
+            Self::Int8(codes, scales) => Matrix::Int8 { codes: codes.as_slice()?, scales: scales.as_slice()? },
+            Self::Int4(codes, scales) => Matrix::Int4 { codes: codes.as_slice()?, scales: scales.as_slice()? },
+        })
+    }
+}
 
 impl<'py> Guards<'py> {
     fn new(py: Python<'py>, arrays: &[Option<Array>]) -> PyResult<Self> {
-        let guard = |array: &Option<Array>| array.as_ref().map(|array| array.bind(py).try_readonly()).transpose();
+        let guard = |array: &Option<Array>| array.as_ref().map(|array| Guard::new(py, array)).transpose();
         Ok(Self(arrays.iter().map(guard).collect::<Result<_, _>>()?))
     }
 
     fn slices(&self) -> PyResult<Slices<'_>> {
         let guards = self.0.iter().map(Option::as_ref);
-        Ok(Slices(guards.map(|guard| guard.map(|guard| guard.as_slice()).transpose()).collect::<Result<_, _>>()?))
+        Ok(Slices(guards.map(|guard| guard.map(Guard::matrix).transpose()).collect::<Result<_, _>>()?))
     }
 }
 
 /// The numbers of arrays by the order of their names; a missing one is empty, which the core refuses if it is needed.
-struct Slices<'w>(Vec<Option<&'w [f32]>>);
+struct Slices<'w>(Vec<Option<Matrix<'w>>>);
 
 impl<'w> Slices<'w> {
+    /// The numbers of a vector or table, which is never quantized.
+    fn floats(&self, index: usize) -> Option<&'w [f32]> {
+        match self.0[index] {
+            Some(Matrix::Float32(floats)) => Some(floats),
+            _ => None,
+        }
+    }
+
+    fn matrix(&self, index: usize) -> Matrix<'w> {
+        self.0[index].unwrap_or(Matrix::Float32(&[]))
+    }
+
     fn norm(&self, index: usize) -> Norm<'w> {
-        Norm { weight: self.0[index].unwrap_or_default(), bias: self.0[index + 1] }
+        Norm { weight: self.floats(index).unwrap_or_default(), bias: self.floats(index + 1) }
     }
 
     fn linear(&self, index: usize) -> Linear<'w> {
-        Linear { weight: self.0[index].unwrap_or_default(), bias: self.0[index + 1] }
+        Linear { weight: self.matrix(index), bias: self.floats(index + 1) }
     }
 
     fn block(&self) -> Block<'w> {
@@ -138,7 +182,7 @@ impl<'w> Slices<'w> {
         Block {
             norms: [self.norm(0), self.norm(2)],
             qkv: [self.linear(4), self.linear(6), self.linear(8)],
-            qk_norms: self.0[10].zip(self.0[11]).map(|(q, k)| [q, k]),
+            qk_norms: self.floats(10).zip(self.floats(11)).map(|(q, k)| [q, k]),
             output: self.linear(12),
             up,
             down: self.linear(18),
@@ -148,12 +192,12 @@ impl<'w> Slices<'w> {
     fn model(&self, shape: Shape, blocks: Vec<Block<'w>>) -> Model<'w> {
         Model {
             shape,
-            embedding: self.0[0].unwrap_or_default(),
-            positions: self.0[1],
-            rotations: self.0[2],
+            embedding: self.matrix(0),
+            positions: self.floats(1),
+            rotations: self.floats(2),
             blocks,
             final_norm: self.0[3].map(|_| self.norm(3)),
-            head: Linear { weight: self.0[5].unwrap_or_default(), bias: None },
+            head: Linear { weight: self.matrix(5), bias: None },
         }
     }
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import lm_evaluate, lm_interchange, options, output
+from bytemill.cli import lm_evaluate, lm_interchange, lm_quantize, options, output
 from bytemill.cli.app import HELP_ALL
 from bytemill.cli.failures import interruptible
 from bytemill.cli.lm_config import SettingOptions, TuneOptions, resolve_options
@@ -629,4 +629,12 @@ app.command(
   bytemill lm prune mine -o sparse --sparsity 2:4
   bytemill lm train --init-from sparse --training.keep-zeros \\
     --data.train shards --run.folder sparse-trained""",
+)
+app.command(
+    lm_quantize.quantize,
+    name="quantize",
+    sort_key=9,
+    help_epilogue="""Examples:
+  bytemill lm quantize mine -o mine-int8
+  bytemill lm quantize mine -o mine-int4 --bits 4 --scales least-squares""",
 )

@@ -120,7 +120,8 @@ def export_weights(
         ),
     ] = None,
     precision: Annotated[
-        Literal["float32", "bfloat16", "float16"], Parameter(help="Type of the stored weights.")
+        Literal["float32", "bfloat16", "float16", "q8_0", "q4_0"],
+        Parameter(help="Type of the stored weights; q8_0 and q4_0 (8 and 4 bits) for GGUF files."),
     ] = "float32",
     max_shard_bytes: Annotated[
         int, Parameter(validator=Number(gte=1), help="Maximum bytes of weights per file (huggingface).")

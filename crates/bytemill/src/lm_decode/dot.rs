@@ -1,5 +1,6 @@
 //! Inner products, the work of a decoder: every weight is read once, so memory bandwidth is the limit.
 
+use super::matrix::{GROUP, Matrix, float16, high, low};
 use crate::sys::prefetch::prefetch_at;
 
 const LANES: usize = 16;
@@ -7,6 +8,9 @@ const CHUNK: usize = 4 * LANES;
 
 /// Distance in numbers at which weights are prefetched. Rows follow each other, so this also reaches into the next row.
 const AHEAD: usize = 1024;
+
+/// The same for bytes of quantized weights.
+const BYTES_AHEAD: usize = 2048;
 
 /// The instructions that a decoder uses.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +33,9 @@ impl Instructions {
     }
 
     /// Computes `out[r] = rows[r] · x + bias[r]`; `rows` has one row of the length of `x` for each number of `out`.
-    pub fn multiply(self, rows: &[f32], x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
-        debug_assert_eq!(rows.len(), x.len() * out.len());
+    pub fn multiply(self, rows: Matrix<'_>, x: &[f32], bias: Option<&[f32]>, out: &mut [f32]) {
+        debug_assert_eq!(rows.n_weights(), x.len() * out.len());
+        debug_assert!(rows.has_rows_of(x.len()));
         self.run(Multiply { rows, x, bias, out });
     }
 
@@ -69,7 +74,7 @@ impl<W: Work> crate::sys::cpu::Kernel<crate::sys::cpu::Fma> for Fused<W> {
 }
 
 struct Multiply<'a> {
-    rows: &'a [f32],
+    rows: Matrix<'a>,
     x: &'a [f32],
     bias: Option<&'a [f32]>,
     out: &'a mut [f32],
@@ -78,8 +83,25 @@ struct Multiply<'a> {
 impl Work for Multiply<'_> {
     #[inline(always)]
     fn run<const FUSED: bool>(self) {
-        for (row, out) in self.rows.chunks_exact(self.x.len()).zip(&mut *self.out) {
-            *out = dot::<FUSED>(row, self.x);
+        let (x, width) = (self.x, self.x.len());
+        match self.rows {
+            Matrix::Float32(weights) => {
+                for (row, out) in weights.chunks_exact(width).zip(&mut *self.out) {
+                    *out = dot::<FUSED>(row, x);
+                }
+            }
+            Matrix::Int8 { codes, scales } => {
+                let rows = codes.chunks_exact(width).zip(scales.chunks_exact(width / GROUP));
+                for ((codes, scales), out) in rows.zip(&mut *self.out) {
+                    *out = dot_int8::<FUSED>(codes, scales, x);
+                }
+            }
+            Matrix::Int4 { codes, scales } => {
+                let rows = codes.chunks_exact(width / 2).zip(scales.chunks_exact(width / GROUP));
+                for ((codes, scales), out) in rows.zip(&mut *self.out) {
+                    *out = dot_int4::<FUSED>(codes, scales, x);
+                }
+            }
         }
         for (out, bias) in self.out.iter_mut().zip(self.bias.unwrap_or_default()) {
             *out += bias;
@@ -141,3 +163,39 @@ fn dot<const FUSED: bool>(row: &[f32], x: &[f32]) -> f32 {
     let total = (0..LANES).map(|lane| (a[lane] + b[lane]) + (c[lane] + d[lane])).sum();
     row_rest.iter().zip(x_rest).fold(total, |sum, (a, b)| add_product::<FUSED>(*a, *b, sum))
 }
+
+/// The inner product of a row of codes and a vector: Σ over groups of scale · Σ code · x.
+#[inline(always)]
+fn dot_int8<const FUSED: bool>(codes: &[i8], scales: &[u16], x: &[f32]) -> f32 {
+    let (groups, xs) = (codes.as_chunks::<GROUP>().0, x.as_chunks::<GROUP>().0);
+    let mut sums = [0.0; LANES];
+    for ((codes, scale), x) in groups.iter().zip(scales).zip(xs) {
+        prefetch_at(codes.as_ptr().wrapping_add(BYTES_AHEAD));
+        let scale = float16(*scale);
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            let first = f32::from(codes[lane]) * x[lane];
+            let both = add_product::<FUSED>(f32::from(codes[LANES + lane]), x[LANES + lane], first);
+            *sum = add_product::<FUSED>(scale, both, *sum);
+        }
+    }
+    sums.iter().sum()
+}
+
+/// The same for codes of four bits.
+#[inline(always)]
+fn dot_int4<const FUSED: bool>(codes: &[u8], scales: &[u16], x: &[f32]) -> f32 {
+    let (groups, xs) = (codes.as_chunks::<LANES>().0, x.as_chunks::<GROUP>().0);
+    let mut sums = [0.0; LANES];
+    for ((codes, scale), x) in groups.iter().zip(scales).zip(xs) {
+        prefetch_at(codes.as_ptr().wrapping_add(BYTES_AHEAD));
+        let scale = float16(*scale);
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            let first = low(codes[lane]) * x[lane];
+            let both = add_product::<FUSED>(high(codes[lane]), x[LANES + lane], first);
+            *sum = add_product::<FUSED>(scale, both, *sum);
+        }
+    }
+    sums.iter().sum()
+}
+
+const _: () = assert!(GROUP == 2 * LANES);

@@ -1,20 +1,23 @@
-//! The next token of a language model on the CPU: one token at a time, in float32, at the speed of memory.
+//! The next token of a language model on the CPU: one token at a time, computed in float32, at the speed of memory.
 //!
 //! The modules in Python compute prompts; this computes the same function for a single new token, for which the time is that of
 //! reading every weight once. Weights and the cache of keys and values belong to the caller.
 //!
 //! - [`model`]: the weights and the cache, and whether their sizes agree
+//! - [`matrix`]: weights in float32, or quantized by groups
 //! - [`dot`]: products of a matrix and a vector, and attention of one query
 //! - [`parts`]: norms, rotations, activation functions
 //! - [`team`]: threads that work in step
 
 pub mod dot;
+pub mod matrix;
 pub mod model;
 mod parts;
 pub mod team;
 
-use crate::{Error, Result};
+use crate::Result;
 use dot::Instructions;
+pub use matrix::Matrix;
 pub use model::{Block, Cache, Linear, Model, Shape};
 pub use parts::{Activation, Norm};
 use team::Team;
@@ -52,7 +55,7 @@ impl Decoder {
     ) -> Result<()> {
         model::check(model, caches, logits.len())?;
         let d = model.shape.d_model;
-        let mut x = row(model.embedding, id, d)?.to_vec();
+        let mut x = model.embedding.row(id, d)?;
         if let Some(positions) = model.positions {
             add(&mut x, row(positions, position, d)?);
         }
@@ -80,7 +83,7 @@ impl Decoder {
             block.norms[number].apply(x, shape.centred, shape.eps, y);
         };
         let mut heads = vec![0.0; shape.n_heads * shape.d_head];
-        let mut hidden = vec![0.0; block.down.weight.len() / shape.d_model];
+        let mut hidden = vec![0.0; block.down.weight.n_weights() / shape.d_model];
         if shape.norm_first {
             normalize(0, x, y);
             self.attention(place, cache, y, &mut heads);
@@ -178,7 +181,7 @@ impl Decoder {
         let instructions = self.instructions;
         self.team.for_each(&mut parts, |part| {
             for ((rows, bias), out) in part {
-                instructions.multiply(rows, x, *bias, out);
+                instructions.multiply(*rows, x, *bias, out);
             }
         });
     }
@@ -234,8 +237,7 @@ fn add(x: &mut [f32], y: &[f32]) {
 }
 
 fn row(table: &[f32], number: usize, width: usize) -> Result<&[f32]> {
-    (table.chunks_exact(width).nth(number))
-        .ok_or_else(|| Error::Invalid(format!("{number} is beyond a table of {} rows", table.len() / width)))
+    (table.chunks_exact(width).nth(number)).ok_or_else(|| model::beyond(number, table.len() / width))
 }
 
 #[cfg(test)]

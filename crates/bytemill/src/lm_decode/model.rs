@@ -1,5 +1,6 @@
 //! The weights of a model and its cache, which belong to the caller.
 
+use super::matrix::Matrix;
 use super::parts::{Activation, Norm};
 use crate::{Error, Result};
 
@@ -30,7 +31,7 @@ pub struct Shape {
 #[derive(Clone, Copy, Debug)]
 pub struct Linear<'w> {
     /// The rows.
-    pub weight: &'w [f32],
+    pub weight: Matrix<'w>,
     /// Term of each output.
     pub bias: Option<&'w [f32]>,
 }
@@ -58,7 +59,7 @@ pub struct Model<'w> {
     /// What the sizes do not tell.
     pub shape: Shape,
     /// A row for each id.
-    pub embedding: &'w [f32],
+    pub embedding: Matrix<'w>,
     /// A row for each position, added to the embedding.
     pub positions: Option<&'w [f32]>,
     /// For each position, cos and sin of each pair of a head.
@@ -82,9 +83,14 @@ pub struct Cache<'c> {
 
 impl<'w> Linear<'w> {
     /// The weights and bias of `n` outputs from `start`.
-    pub(super) fn rows(&self, start: usize, n: usize, width: usize) -> (&'w [f32], Option<&'w [f32]>) {
-        (&self.weight[start * width..][..n * width], self.bias.map(|bias| &bias[start..][..n]))
+    pub(super) fn rows(&self, start: usize, n: usize, width: usize) -> (Matrix<'w>, Option<&'w [f32]>) {
+        (self.weight.rows(start, n, width), self.bias.map(|bias| &bias[start..][..n]))
     }
+}
+
+/// The error for a row that a table does not have.
+pub(super) fn beyond(number: usize, n_rows: usize) -> Error {
+    Error::Invalid(format!("{number} is beyond a table of {n_rows} rows"))
 }
 
 /// Returns an error unless all sizes agree.
@@ -95,11 +101,13 @@ pub(super) fn check(model: &Model<'_>, caches: &[Cache<'_>], vocab_size: usize) 
     }
     let (d_q, d_kv) = (n_heads * d_head, n_kv_heads * d_head);
     let linear = |layer: &Linear<'_>, n_out: usize, n_in: usize| {
-        layer.weight.len() == n_out * n_in && layer.bias.is_none_or(|bias| bias.len() == n_out)
+        layer.weight.n_weights() == n_out * n_in
+            && layer.weight.has_rows_of(n_in)
+            && layer.bias.is_none_or(|bias| bias.len() == n_out)
     };
     let norm = |norm: &Norm<'_>| norm.weight.len() == d_model && norm.bias.is_none_or(|bias| bias.len() == d_model);
     let block = |block: &Block<'_>| {
-        let d_ff = block.down.weight.len() / d_model;
+        let d_ff = block.down.weight.n_weights() / d_model;
         d_ff > 0
             && block.norms.iter().all(norm)
             && block.qkv.iter().zip([d_q, d_kv, d_kv]).all(|(layer, n_out)| linear(layer, n_out, d_model))
@@ -114,7 +122,8 @@ pub(super) fn check(model: &Model<'_>, caches: &[Cache<'_>], vocab_size: usize) 
             && !cache.keys.is_empty()
             && cache.keys.len().is_multiple_of(n_kv_heads * d_head)
     };
-    let agree = model.blocks.iter().all(block)
+    let agree = model.embedding.has_rows_of(d_model)
+        && model.blocks.iter().all(block)
         && caches.len() == model.blocks.len()
         && caches.iter().all(cache)
         && model.final_norm.as_ref().is_none_or(norm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import ModuleList
@@ -24,7 +25,12 @@ from bytemill.lm.model import (
     TransformerBlock,
     TransformerLM,
 )
+<<<<<<< HEAD
 from bytemill.lm.model_config import FEED_FORWARDS, NORMS
+=======
+from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS
+from bytemill.lm.quantization import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, quantized_weights
+>>>>>>> quant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,9 +44,13 @@ _PARTS = frozenset(
 """The modules that decoders compute; a subclass may compute something else."""
 
 
-def has_known_parts(model: TransformerLM) -> bool:
+_QUANTIZED = frozenset({QuantizedLinear, QuantizedEmbedding, QuantizedWeight})
+
+
+def has_known_parts(model: TransformerLM, known: frozenset[type[Any]] = _PARTS) -> bool:
     """Return True if a decoder can compute the model: it consists of modules and options that decoders know."""
     config = model.config
+<<<<<<< HEAD
     mixers = (layer.part for layer in config.layers)
     parts = (*mixers, FEED_FORWARDS[config.feed_forward], NORMS[config.norm])
     has_known_modules = {type(module) for module in model.modules()} <= _PARTS
@@ -51,6 +61,11 @@ def has_known_parts(model: TransformerLM) -> bool:
         and all(part.in_core for part in parts)
         and not config.unknown_options({"mixer"})
     )
+=======
+    parts = (MIXERS[config.mixer], FEED_FORWARDS[config.feed_forward], NORMS[config.norm])
+    has_known_modules = {type(module) for module in model.modules()} <= known
+    return has_known_modules and all(part.in_core for part in parts) and not config.unknown_options()
+>>>>>>> quant
 
 
 class CoreDecoder:
@@ -73,12 +88,12 @@ class CoreDecoder:
         learned = model.position_embeddings.weight if config.position == "learned" else None
         final: Any = model.ln_final if config.has_final_norm else None
         weights: dict[str, Any] = {
-            "embedding": model.token_embeddings.weight,
+            "embedding": _weight(model.token_embeddings),
             "positions": sinusoids if learned is None else learned,
             "rotations": None if rope is None else rope.rotations,
             "final.weight": None if final is None else final.weight,
             "final.bias": getattr(final, "bias", None),
-            "head": model.lm_head.weight,
+            "head": _weight(model.lm_head),
         }
         self._decoder = TokenDecoder(
             {
@@ -101,9 +116,10 @@ class CoreDecoder:
 
     @staticmethod
     def supports(model: TransformerLM, cache: KVCache) -> bool:
-        """Return True for one sequence, and a model of known parts with weights in float32 on the CPU."""
-        if not has_known_parts(model):
+        """Return True for one sequence, and a model of known parts, in float32 or quantized, on the CPU."""
+        if not has_known_parts(model, _PARTS | _QUANTIZED):
             return False
+<<<<<<< HEAD
         tensors = [*model.parameters(), *(layer.keys for layer in cache.layers)]
         blocks: list[Any] = list(model.layers)
         return (
@@ -115,6 +131,16 @@ class CoreDecoder:
                 tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.is_contiguous()
                 for tensor in tensors
             )
+=======
+        tensors = [*model.parameters(), cache.layers[0].keys]
+        codes = [tensor for each in quantized_weights(model).values() for tensor in (each.codes, each.scales)]
+        return (
+            cache.batch_size == 1
+            and cache.n_padding is None
+            and cache.layers[0].keys.numel() > 0
+            and all(tensor.dtype == torch.float32 for tensor in tensors)
+            and all(tensor.device.type == "cpu" and tensor.is_contiguous() for tensor in (*tensors, *codes))
+>>>>>>> quant
         )
 
     def logits_after(self, token_id: int) -> Tensor:
@@ -133,7 +159,13 @@ class CoreDecoder:
         return torch.from_numpy(logits)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _block_weights(block: TransformerBlock) -> dict[str, Tensor | None]:
+def _weight(module: Any) -> Tensor | QuantizedWeight | None:
+    if isinstance(module, QuantizedLinear | QuantizedEmbedding):
+        return module.quantized
+    return getattr(module, "weight", None)
+
+
+def _block_weights(block: TransformerBlock) -> dict[str, Tensor | QuantizedWeight | None]:
     attention, ffn = block.attn, block.ffn
     modules: dict[str, Any] = {
         "ln1": block.ln1,
@@ -146,14 +178,20 @@ def _block_weights(block: TransformerBlock) -> dict[str, Tensor | None]:
         "w2": ffn.w2,
         "w3": getattr(ffn, "w3", None),
     }
-    weights: dict[str, Tensor | None] = {}
+    weights: dict[str, Tensor | QuantizedWeight | None] = {}
     for name, module in modules.items():
-        weights[f"{name}.weight"] = getattr(module, "weight", None)
+        weights[f"{name}.weight"] = _weight(module)
         weights[f"{name}.bias"] = getattr(module, "bias", None)
     if attention.has_qk_norm:
         weights |= {"q_norm": attention.q_norm.weight, "k_norm": attention.k_norm.weight}
     return weights
 
 
-def _arrays(tensors: dict[str, Tensor | None]) -> dict[str, Any]:
-    return {name: None if tensor is None else tensor.detach().numpy() for name, tensor in tensors.items()}
+def _arrays(tensors: dict[str, Tensor | QuantizedWeight | None]) -> dict[str, Any]:
+    return {name: None if tensor is None else _array(tensor) for name, tensor in tensors.items()}
+
+
+def _array(weight: Tensor | QuantizedWeight) -> Any:
+    if isinstance(weight, QuantizedWeight):
+        return weight.codes.numpy(), weight.scales.numpy().view(np.uint16)
+    return weight.detach().numpy()

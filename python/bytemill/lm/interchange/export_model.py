@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from bytemill._core import __version__
-from bytemill.errors import OutputError, RunConfigError
+from bytemill.errors import ModelConfigError, OutputError, RunConfigError
 from bytemill.lm.checkpoint import open_tensors
 from bytemill.lm.interchange.architectures import (
     Ends,
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bytemill.lm.interchange.architectures import OnProgress
+    from bytemill.lm.quantization import Bits
 
 
 ExportFormat = Literal["huggingface", "gguf"]
-ExportType = Literal["float32", "bfloat16", "float16"]
+ExportType = Literal["float32", "bfloat16", "float16", "q8_0", "q4_0"]
+_BITS: dict[ExportType, Bits] = {"q8_0": 8, "q4_0": 4}
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def export_model(
         output: Folder of the result; for GGUF also a path that ends with `.gguf`. Or the URL of either.
         format: "huggingface": a folder that `AutoModelForCausalLM.from_pretrained` loads. "gguf": a file for llama.cpp.
             By default "gguf" if `output` ends with `.gguf`, else "huggingface".
-        dtype: Type of the stored matrices, which are float32 in the source.
+        dtype: Type of the stored matrices, which are float32 in the source or quantized; q8_0 and q4_0 are for GGUF,
+            and keep the codes of a model that is quantized to as many bits.
         max_shard_bytes: Maximum bytes of weights per file of the format huggingface; a larger tensor has its own file.
         with_tokenizer: Also write the tokenizer, which a GGUF file needs.
         eos_token: The only special token that ends generated text. By default the separator of the training data, else
@@ -89,17 +92,23 @@ def export_model(
         CheckpointError: There is no intact checkpoint; for GGUF also: the model has no tokenizer.
         NotFiniteError: The weights are not finite, or not in the type `dtype`.
         ModelConfigError: No architecture of the other program has the options of the model, or none with which it reads
-            the tokenizer as it is.
+            the tokenizer as it is; or its rows cannot be quantized.
         TokenizerError: The format cannot represent the tokenizer, or `eos_token` is none of its special tokens.
         MissingExtraError: GGUF needs the package `gguf`.
         OutputError: The output exists, or cannot be written.
         StorageError: The object store cannot be written.
     """
     output = Path(output)
-    wanted: torch.dtype = getattr(torch, dtype)
+    bits = _BITS.get(dtype)
+    wanted: torch.dtype = torch.float32 if bits is not None else getattr(torch, dtype)
     if format is None:
         format = "gguf" if output.suffix == ".gguf" else "huggingface"  # noqa: A001
     is_file = format == "gguf" and output.suffix == ".gguf"
+    if bits is not None and format != "gguf":
+        raise ModelConfigError(
+            f"{dtype} is a type of GGUF files",
+            hint="name a file that ends with .gguf, or choose --precision float16",
+        )
 
     def check() -> None:
         if not is_file:
@@ -131,7 +140,7 @@ def export_model(
             file = local if is_file else local / "model.gguf"
             name = file.stem if is_file else local.resolve().name
             architecture, written = (
-                write_gguf(model, file, name=name, dtype=wanted, progress=progress),
+                write_gguf(model, file, name=name, dtype=wanted, bits=bits, progress=progress),
                 [file],
             )
         else:

@@ -20,7 +20,12 @@ from bytemill.formats.gguf import add_tokenizer
 from bytemill.formats.gguf_metadata import TensorInfo, read_tensor_infos
 from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.model_config import AttentionConfig, ModelConfig, RopeConfig
+<<<<<<< HEAD
 from bytemill.lm.rotary_scaling import llama3_frequencies, rotary_frequencies
+=======
+from bytemill.lm.quantization import quantize
+from bytemill.lm.training.saved_model import ModelFolder
+>>>>>>> quant
 from bytemill.system.atomic_files import make_folder, output_errors
 from bytemill.system.extras import import_library
 
@@ -29,8 +34,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.formats.gguf_metadata import Value
+<<<<<<< HEAD
     from bytemill.lm.interchange.architectures import ModelToExport, OnProgress
     from bytemill.lm.interchange.entries import Layout
+=======
+    from bytemill.lm.interchange.architectures import Entry, Layout, ModelToExport, OnProgress
+    from bytemill.lm.quantization import Bits
+>>>>>>> quant
 
 
 _LAYOUTS: dict[str, Layout] = {
@@ -275,7 +285,13 @@ _TENSOR_TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF
 
 
 def write_gguf(
-    model: ModelToExport, file: Path, *, name: str, dtype: torch.dtype, progress: OnProgress
+    model: ModelToExport,
+    file: Path,
+    *,
+    name: str,
+    dtype: torch.dtype,
+    bits: Bits | None = None,
+    progress: OnProgress,
 ) -> str:
     """Write metadata, tokenizer and tensors; return the architecture.
 
@@ -286,6 +302,7 @@ def write_gguf(
         file: The file.
         name: Name of the model in the metadata.
         dtype: Type of the stored matrices.
+        bits: Quantize them, to q8_0 or q4_0, instead.
         progress: Called with the bytes of weights that are converted, and their total; then they are written.
 
     Raises:
@@ -310,7 +327,8 @@ def write_gguf(
         try:
             writer = gguf.GGUFWriter(draft, architecture)
             writer.add_name(name)
-            writer.add_file_type(int(gguf.LlamaFileType[_FILE_TYPES[dtype]]))
+            file_type = _FILE_TYPES[dtype] if bits is None else f"MOSTLY_Q{bits}_0"
+            writer.add_file_type(int(gguf.LlamaFileType[file_type]))
             _add_shape(writer, architecture, config)
             add_tokenizer(
                 writer,
@@ -321,7 +339,7 @@ def write_gguf(
                 adds_bos=model.ends.adds_bos,
                 n_ids=config.vocab_size,
             )
-            _add_tensors(writer, gguf, architecture, model, dtype=dtype, progress=progress)
+            _add_tensors(writer, gguf, architecture, model, dtype=dtype, bits=bits, progress=progress)
             writer.write_header_to_file()
             writer.write_kv_data_to_file()
             writer.write_tensors_to_file()
@@ -360,9 +378,12 @@ def _add_tensors(
     model: ModelToExport,
     *,
     dtype: torch.dtype,
+    bits: Bits | None,
     progress: OnProgress,
 ) -> None:
-    kind = gguf.GGMLQuantizationType[_TENSOR_TYPES[dtype]]
+    kind = gguf.GGMLQuantizationType[_TENSOR_TYPES[dtype] if bits is None else f"Q{bits}_0"]
+    weights = model.saved.weights
+    codes = weights.codes() if isinstance(weights, ModelFolder) and weights.bits == bits else {}
     entries, shapes = model.entries(_LAYOUTS[architecture], architecture), model.shapes(architecture)
     sizes = [torch.Size(entry.shape(shapes)).numel() * dtype.itemsize for entry in entries]
     n_done = 0
@@ -370,8 +391,15 @@ def _add_tensors(
         n_done += size
         progress(n_done, sum(sizes))
         tensor = model.tensor(entry).float().numpy()
-        if tensor.ndim < 2 or entry.theirs.startswith("position_embd") or dtype == torch.float32:
+        if (
+            tensor.ndim < 2
+            or entry.theirs.startswith("position_embd")
+            or (dtype == torch.float32 and bits is None)
+        ):
             writer.add_tensor(entry.theirs, tensor)
+        elif bits is not None:
+            blocks = _quantized(entry, tensor, bits, codes)
+            writer.add_tensor(entry.theirs, blocks, raw_dtype=kind)
         else:
             writer.add_tensor(entry.theirs, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
     config = model.saved.config.model
@@ -386,3 +414,21 @@ def _add_tensors(
         )
         # llama.cpp divides the frequencies by these factors.
         writer.add_tensor("rope_freqs.weight", (frequencies / scaled).float().numpy())
+
+
+def _quantized(
+    entry: Entry, tensor: np.ndarray, bits: Bits, stored: Mapping[str, tuple[Tensor, Tensor]]
+) -> np.ndarray:
+    """Return the blocks of each row, scale before codes, in bytes; of a quantized model they have its codes."""
+    if all(name in stored for name in entry.ours):
+        # The other format has other rows, and the same ones are the codes' and the scales'.
+        codes, scales = (
+            entry.to_theirs({name: stored[name][part] for name in entry.ours}) for part in (0, 1)
+        )
+    else:
+        codes, scales = quantize(torch.from_numpy(tensor), bits)  # pyright: ignore[reportUnknownMemberType]
+    blocks = (len(codes), scales.shape[1], -1)
+    joined = torch.cat(
+        [part.contiguous().view(torch.uint8).reshape(blocks) for part in (scales, codes)], dim=-1
+    )
+    return joined.flatten(1).numpy()

@@ -331,6 +331,11 @@ def find_initial_weights(config: TrainConfig, tokenizer: Tokenizer) -> SavedMode
     """
     path = config.training.init_from
     saved = find_saved_model(path)
+    if saved.bits is not None:
+        raise RunConfigError(
+            f"{path} is quantized to {saved.bits} bits, and training needs the weights in float32",
+            hint="name the run or the imported model that it was made from",
+        )
     _check_model(config.model, saved.config.model, path)
     if saved.fingerprint not in (None, tokenizer.fingerprint):
         before, after = saved.tokenizer().vocab, tokenizer.vocab

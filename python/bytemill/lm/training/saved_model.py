@@ -4,7 +4,7 @@ A model folder: weights without a run, as `bytemill lm import` writes it.
 
     model.safetensors   weights
     model.json          format, shape of the model, source, the tokenizer's fingerprint, the id of the token that
-                        begins texts, sha256 of the weights
+                        begins texts, sha256 of the weights, and if they are quantized, to how many bits
     tokenizer.json      the tokenizer, if there is one; beside it what transformers' files say of it
 
 `model.json` is written last, so a folder that has it is complete.
@@ -28,6 +28,7 @@ from bytemill.lm.checkpoint import open_tensors, sha256_of, write_tensors
 from bytemill.lm.device import memory_errors, pick_device
 from bytemill.lm.model import TransformerLM
 from bytemill.lm.model_config import ModelConfig
+from bytemill.lm.quantization import Bits, dequantize, empty_quantized_model, model_tensors
 from bytemill.lm.training.config import TrainConfig, train_command
 from bytemill.lm.training.data import document_mask
 from bytemill.lm.training.run_checkpoint import MANIFEST, RunCheckpoint, read_checkpoint
@@ -67,9 +68,14 @@ class ModelFolder:
     """Of the weights."""
     bos_id: int | None = None
     """Id of the special token that the tokenizer's files put before texts."""
+    bits: Bits | None = None
+    """Bits of the codes of quantized weights."""
 
     def load_weights(self, model: Module) -> None:
-        """Load the weights into a float32 model of the same shape, one tensor at a time.
+        """Load the weights into a model of the same shape, one tensor at a time.
+
+        The model is a float32 one, whose weights are then those that the quantized ones stand for, or the result of
+        `empty_quantized_model`.
 
         Raises:
             CheckpointError: They are damaged or of another model.
@@ -77,13 +83,25 @@ class ModelFolder:
         path = self.path / WEIGHTS
         if sha256_of(path) != self.sha256:
             raise CheckpointError(f"{path} is damaged: its sha256 differs from the one in {DESCRIPTION}")
-        parameters = dict(model.named_parameters())
+        own = model_tensors(model)
+        stored = (
+            own if self.bits is None else model_tensors(empty_quantized_model(self.model, self.bits, "meta"))
+        )
         with open_tensors(path) as file, torch.no_grad():
-            found = {name: file.shape(name) for name in file.names}
-            if found != {name: tuple(parameter.shape) for name, parameter in parameters.items()}:
+            found = {name: (file.shape(name), file.dtype(name)) for name in file.names}
+            if found != {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in stored.items()}:
                 raise CheckpointError(f"{path} does not hold the model that {DESCRIPTION} describes")
-            for name, parameter in parameters.items():
-                parameter.copy_(file.tensor(name))
+            for name, tensor in own.items():
+                if name in stored:
+                    tensor.copy_(file.tensor(name))
+                else:
+                    tensor.copy_(dequantize(file.tensor(f"{name}.codes"), file.tensor(f"{name}.scales")))
+
+    def codes(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return codes and scales of the quantized weights by the name of the matrix; empty if there are none."""
+        with open_tensors(self.path / WEIGHTS) as file:
+            names = [name.removesuffix(".codes") for name in file.names if name.endswith(".codes")]
+            return {name: (file.tensor(f"{name}.codes"), file.tensor(f"{name}.scales")) for name in names}
 
 
 def is_model_folder(path: Path) -> bool:
@@ -105,6 +123,7 @@ def read_model_folder(path: Path) -> ModelFolder:
             fingerprint=None if fingerprint is None else str(fingerprint),
             sha256=str(document["sha256"]),
             bos_id=None if (bos_id := document.get("bos_id")) is None else int(bos_id),
+            bits=_bits(document.get("bits")),
         )
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror or error}") from error
@@ -115,6 +134,12 @@ def read_model_folder(path: Path) -> ModelFolder:
             f"{file} has the format {found}, but this version of bytemill reads format {FORMAT}"
         )
     return folder
+
+
+def _bits(value: object) -> Bits | None:
+    if value not in (None, 4, 8):
+        raise ValueError(f"bits is {value!r}, which this version of bytemill does not read")
+    return value
 
 
 def files_in(path: Path) -> list[Path]:
@@ -173,6 +198,7 @@ def write_model_folder(
     *,
     source: str,
     bos_id: int | None = None,
+    bits: Bits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ModelFolder:
     """Write a model folder, or to the URL of one.
@@ -180,10 +206,11 @@ def write_model_folder(
     Args:
         path: The folder.
         model: Shape of the model.
-        weights: Its weights by name, in float32.
+        weights: Its weights by name, in float32, or the quantized ones of `model_tensors`.
         tokenizer: Its tokenizer.
         source: What the weights were imported from.
         bos_id: Id of the token that begins every text.
+        bits: Bits of the codes of quantized weights.
         progress: Called with the bytes of weights that are written, and their total.
 
     Raises:
@@ -210,8 +237,9 @@ def write_model_folder(
             tokenizer.save(local)
         fingerprint = None if tokenizer is None else tokenizer.fingerprint
         document = {"format": FORMAT, "source": source, "fingerprint": fingerprint, "sha256": digest}
-        write_json(local / DESCRIPTION, {**document, "bos_id": bos_id, "model": model.to_dict()})
-    return ModelFolder(path, model, source, fingerprint, digest, bos_id)
+        quantized = {} if bits is None else {"bits": bits}
+        write_json(local / DESCRIPTION, {**document, "bos_id": bos_id, **quantized, "model": model.to_dict()})
+    return ModelFolder(path, model, source, fingerprint, digest, bos_id, bits)
 
 
 WeightsName = Literal["auto", "average", "trained"]
@@ -242,9 +270,15 @@ class SavedModel:
         return self.weights.bos_id
 
     @property
+<<<<<<< HEAD
     def imported_from(self) -> str:
         """What an imported model was imported from; empty for a trained one."""
         return "" if isinstance(self.weights, RunCheckpoint) else self.weights.source
+=======
+    def bits(self) -> Bits | None:
+        """Bits of the codes of quantized weights."""
+        return self.weights.bits if isinstance(self.weights, ModelFolder) else None
+>>>>>>> quant
 
     @property
     def weights_sha256(self) -> str:
@@ -296,7 +330,7 @@ def find_saved_model(path: str | os.PathLike[str]) -> SavedModel:
 
     Args:
         path: Run folder, of which the newest intact checkpoint is used, one of its checkpoints, or a folder made by
-            `bytemill lm import`; or the URL of one in an object store.
+            `bytemill lm import` or `lm quantize`; or the URL of one in an object store.
 
     Raises:
         CheckpointError: There is no intact checkpoint and no imported model.
@@ -416,7 +450,10 @@ def load_trained(
     saved = find_saved_model(path)
     tokenizer = saved.tokenizer()
     with memory_errors("close other programs, or choose another --device"):
-        model = TransformerLM(saved.config.model, seed=0)
+        if saved.bits is None:
+            model = TransformerLM(saved.config.model, seed=0)
+        else:
+            model = empty_quantized_model(saved.config.model, saved.bits)
         saved.load_weights(model, weights)
         model = model.to(pick_device(device)).eval().use_kernels(kernels)
     return TrainedModel(model, tokenizer, saved.config, saved.step, saved.path, saved.refused, saved.bos_id)

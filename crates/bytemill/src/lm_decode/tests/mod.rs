@@ -15,6 +15,84 @@ fn close(a: f32, b: f64) -> bool {
     (f64::from(a) - b).abs() < 1e-4
 }
 
+/// The value of the bits of a float16, by its definition.
+fn float16_by_definition(bits: u16) -> f64 {
+    let (exponent, mantissa) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023) / 1024.0);
+    let magnitude = if exponent == 0 { mantissa * 2f64.powi(-14) } else { (1.0 + mantissa) * 2f64.powi(exponent - 15) };
+    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
+}
+
+#[test]
+fn all_finite_halves_are_converted_exactly() {
+    for bits in (0..=u16::MAX).filter(|bits| bits >> 10 & 31 != 31) {
+        assert_eq!(f64::from(matrix::float16(bits)), float16_by_definition(bits));
+    }
+}
+
+/// The weights of a quantized matrix, by its definition.
+fn weights_of(matrix: &Matrix<'_>) -> Vec<f64> {
+    (0..matrix.n_weights())
+        .map(|number| {
+            let (group, place) = (number / 32, number % 32);
+            match matrix {
+                Matrix::Float32(weights) => f64::from(weights[number]),
+                Matrix::Int8 { codes, scales } => f64::from(codes[number]) * float16_by_definition(scales[group]),
+                Matrix::Int4 { codes, scales } => {
+                    let byte = codes[16 * group + place % 16];
+                    let code = if place < 16 { byte & 15 } else { byte >> 4 };
+                    (f64::from(code) - 8.0) * float16_by_definition(scales[group])
+                }
+            }
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn products_and_rows_of_quantized_weights_equal_sums_in_double_precision(
+        (width, codes, scales, x) in (1usize..9, 1usize..6).prop_flat_map(|(n_groups, n_rows)| (
+            Just(32 * n_groups),
+            prop::collection::vec(any::<i8>(), 32 * n_groups * n_rows),
+            // Magnitudes from 0 over subnormal numbers to 1/32, of both signs.
+            prop::collection::vec((0u16..=0x2800, any::<bool>()).prop_map(|(bits, sign)| bits | u16::from(sign) << 15),
+                n_groups * n_rows),
+            numbers(32 * n_groups),
+        ))
+    ) {
+        let packed: Vec<u8> = codes[..codes.len() / 2].iter().map(|code| code.cast_unsigned()).collect();
+        let int8 = Matrix::Int8 { codes: &codes, scales: &scales };
+        let int4 = Matrix::Int4 { codes: &packed, scales: &scales };
+        for matrix in [int8, int4] {
+            let weights = weights_of(&matrix);
+            for instructions in all_instructions() {
+                let mut out = vec![9.0; weights.len() / width];
+                instructions.multiply(matrix, &x, None, &mut out);
+                for (row, out) in weights.chunks(width).zip(&out) {
+                    let products = || row.iter().zip(&x).map(|(a, b)| a * f64::from(*b));
+                    let bound = 1e-5 * products().map(f64::abs).sum::<f64>() + 1e-30;
+                    prop_assert!((f64::from(*out) - products().sum::<f64>()).abs() <= bound);
+                }
+            }
+            for (number, row) in weights.chunks(width).enumerate() {
+                let own = matrix.row(number, width).unwrap();
+                prop_assert!(own.iter().zip(row).all(|(a, b)| f64::from(*a) == *b));
+            }
+            prop_assert!(matrix.row(weights.len() / width, width).is_err());
+        }
+    }
+}
+
+#[test]
+fn quantized_rows_are_whole_groups_with_a_scale_each() {
+    let (codes, scales) = ([1i8; 128], [1u16; 4]);
+    assert!(Matrix::Int8 { codes: &codes, scales: &scales }.has_rows_of(64));
+    assert!(!Matrix::Int8 { codes: &codes, scales: &scales }.has_rows_of(16));
+    assert!(!Matrix::Int8 { codes: &codes, scales: &scales[..3] }.has_rows_of(64));
+    assert!(!Matrix::Int8 { codes: &codes[..96], scales: &scales[..3] }.has_rows_of(64));
+    assert!(Matrix::Int4 { codes: &[7; 64], scales: &scales }.has_rows_of(64));
+    assert!(!Matrix::Int4 { codes: &[7; 128], scales: &scales }.has_rows_of(64));
+}
+
 proptest! {
     #[test]
     fn products_equal_sums_in_double_precision(
@@ -23,7 +101,7 @@ proptest! {
     ) {
         for instructions in all_instructions() {
             let mut out = vec![9.0; bias.len()];
-            instructions.multiply(&rows, &x, Some(&bias), &mut out);
+            instructions.multiply(Matrix::Float32(&rows), &x, Some(&bias), &mut out);
             for ((row, bias), out) in rows.chunks(width).zip(&bias).zip(&out) {
                 let sum: f64 = row.iter().zip(&x).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
                 prop_assert!(close(*out, sum + f64::from(*bias)));
@@ -91,7 +169,7 @@ fn sizes_that_contradict_each_other_are_refused() {
         activation: Activation::Relu,
         soft_cap: None,
     };
-    let linear = |n: usize| Linear { weight: &table[..n], bias: None };
+    let linear = |n: usize| Linear { weight: Matrix::Float32(&table[..n]), bias: None };
     let norm = Norm { weight: &one, bias: None };
     let block = |n| Block {
         norms: [norm, norm],
@@ -103,7 +181,7 @@ fn sizes_that_contradict_each_other_are_refused() {
     };
     let model = |n| Model {
         shape,
-        embedding: &table,
+        embedding: Matrix::Float32(&table),
         positions: None,
         rotations: None,
         blocks: vec![block(n)],
