@@ -25,12 +25,8 @@ from bytemill.lm.model import (
     TransformerBlock,
     TransformerLM,
 )
-<<<<<<< HEAD
 from bytemill.lm.model_config import FEED_FORWARDS, NORMS
-=======
-from bytemill.lm.model_config import FEED_FORWARDS, MIXERS, NORMS
 from bytemill.lm.quantization import QuantizedEmbedding, QuantizedLinear, QuantizedWeight, quantized_weights
->>>>>>> quant
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,10 +46,9 @@ _QUANTIZED = frozenset({QuantizedLinear, QuantizedEmbedding, QuantizedWeight})
 def has_known_parts(model: TransformerLM, known: frozenset[type[Any]] = _PARTS) -> bool:
     """Return True if a decoder can compute the model: it consists of modules and options that decoders know."""
     config = model.config
-<<<<<<< HEAD
     mixers = (layer.part for layer in config.layers)
     parts = (*mixers, FEED_FORWARDS[config.feed_forward], NORMS[config.norm])
-    has_known_modules = {type(module) for module in model.modules()} <= _PARTS
+    has_known_modules = {type(module) for module in model.modules()} <= known
     is_known = config.norm_position in {"pre", "post"} and config.residual == "sequential"
     return (
         has_known_modules
@@ -61,11 +56,6 @@ def has_known_parts(model: TransformerLM, known: frozenset[type[Any]] = _PARTS) 
         and all(part.in_core for part in parts)
         and not config.unknown_options({"mixer"})
     )
-=======
-    parts = (MIXERS[config.mixer], FEED_FORWARDS[config.feed_forward], NORMS[config.norm])
-    has_known_modules = {type(module) for module in model.modules()} <= known
-    return has_known_modules and all(part.in_core for part in parts) and not config.unknown_options()
->>>>>>> quant
 
 
 class CoreDecoder:
@@ -119,28 +109,16 @@ class CoreDecoder:
         """Return True for one sequence, and a model of known parts, in float32 or quantized, on the CPU."""
         if not has_known_parts(model, _PARTS | _QUANTIZED):
             return False
-<<<<<<< HEAD
         tensors = [*model.parameters(), *(layer.keys for layer in cache.layers)]
+        codes = [tensor for each in quantized_weights(model).values() for tensor in (each.codes, each.scales)]
         blocks: list[Any] = list(model.layers)
         return (
             cache.batch_size == 1
             and cache.n_padding is None
             and all(layer.keys.numel() > 0 for layer in cache.layers)
             and all(block.attn.rope is blocks[0].attn.rope for block in blocks)
-            and all(
-                tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.is_contiguous()
-                for tensor in tensors
-            )
-=======
-        tensors = [*model.parameters(), cache.layers[0].keys]
-        codes = [tensor for each in quantized_weights(model).values() for tensor in (each.codes, each.scales)]
-        return (
-            cache.batch_size == 1
-            and cache.n_padding is None
-            and cache.layers[0].keys.numel() > 0
             and all(tensor.dtype == torch.float32 for tensor in tensors)
             and all(tensor.device.type == "cpu" and tensor.is_contiguous() for tensor in (*tensors, *codes))
->>>>>>> quant
         )
 
     def logits_after(self, token_id: int) -> Tensor:

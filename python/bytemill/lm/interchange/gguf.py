@@ -20,12 +20,9 @@ from bytemill.formats.gguf import add_tokenizer
 from bytemill.formats.gguf_metadata import TensorInfo, read_tensor_infos
 from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.model_config import AttentionConfig, ModelConfig, RopeConfig
-<<<<<<< HEAD
-from bytemill.lm.rotary_scaling import llama3_frequencies, rotary_frequencies
-=======
 from bytemill.lm.quantization import quantize
+from bytemill.lm.rotary_scaling import llama3_frequencies, rotary_frequencies
 from bytemill.lm.training.saved_model import ModelFolder
->>>>>>> quant
 from bytemill.system.atomic_files import make_folder, output_errors
 from bytemill.system.extras import import_library
 
@@ -34,13 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.formats.gguf_metadata import Value
-<<<<<<< HEAD
     from bytemill.lm.interchange.architectures import ModelToExport, OnProgress
-    from bytemill.lm.interchange.entries import Layout
-=======
-    from bytemill.lm.interchange.architectures import Entry, Layout, ModelToExport, OnProgress
+    from bytemill.lm.interchange.entries import Entry, Layout
     from bytemill.lm.quantization import Bits
->>>>>>> quant
 
 
 _LAYOUTS: dict[str, Layout] = {

@@ -270,15 +270,14 @@ class SavedModel:
         return self.weights.bos_id
 
     @property
-<<<<<<< HEAD
     def imported_from(self) -> str:
         """What an imported model was imported from; empty for a trained one."""
         return "" if isinstance(self.weights, RunCheckpoint) else self.weights.source
-=======
+
+    @property
     def bits(self) -> Bits | None:
         """Bits of the codes of quantized weights."""
         return self.weights.bits if isinstance(self.weights, ModelFolder) else None
->>>>>>> quant
 
     @property
     def weights_sha256(self) -> str:
