@@ -30,7 +30,7 @@ train base lm train --data.tokenizer tok.json --model.depth 1 --training.steps 3
     --run.keep-every 100
 for step in 100 400 1600; do
     bm lm batch-size "base/checkpoints/step_0000$(printf %04d $step)" --output "batches-$step" \
-        --batch-sizes 1 2 4 8 16 32 64 --branch-tokens 128k --repetitions 3 --threads "$threads" > "batches-$step.txt"
+        --batch-sizes 1 2 4 8 16 32 64 128 --branch-tokens 128k --repetitions 2 --threads "$threads" > "batches-$step.txt"
 done
 
 # 2. A student with and without its teacher, five seeds.

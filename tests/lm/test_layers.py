@@ -244,8 +244,9 @@ def test_dropout() -> None:
     assert dropout.eval()(x) is x
 
 
-def test_the_names_of_feed_forward_networks_are_swiglu_and_the_activations() -> None:
-    assert set(get_args(FeedForwardKind)) == {"swiglu", *ACTIVATIONS}
+def test_the_names_of_feed_forward_networks_are_gated_ones_the_activations_and_the_mixture() -> None:
+    gated = {"swiglu", "geglu", "clamped_swiglu"}
+    assert set(get_args(FeedForwardKind)) == {*gated, *ACTIVATIONS, "moe"}
     with pytest.raises(KeyError):
         FeedForward(4, 8, "sigmoid")  # pyright: ignore[reportArgumentType]
 

@@ -393,6 +393,7 @@ app.command(
 
 @app.command(
     sort_key=6,
+    usage="Usage: bytemill lm plan [OPTIONS] [PRESET|CONFIG]",
     help_epilogue="""Examples:
   bytemill lm plan gpt2-xl --memory 80GB --batch-size 4
   bytemill lm plan stories.toml --memory 24GB --device rtx4090 \\
@@ -493,9 +494,10 @@ def plan(
 
 @app.command(
     sort_key=7,
+    usage="Usage: bytemill lm profile [OPTIONS] [CONFIG]",
     help_flags=("--help", "-h", HELP_ALL),
     help_epilogue="""Examples:
-  bytemill lm profile mine                       the step of the run in folder mine
+  bytemill lm profile mine               the step of the run in folder mine
   bytemill lm profile stories.toml --trace step.json
   bytemill lm profile mine --training.strategy bucketed --devices 2
 

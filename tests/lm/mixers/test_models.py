@@ -19,7 +19,6 @@ from bytemill.lm.interchange.architectures import check_supported
 from bytemill.lm.mixers.state import StateCache
 from bytemill.lm.planning import forward_flops, n_parameters, parameters_by_part, training_memory
 from bytemill.lm.training.metrics_log import read_metrics
-from bytemill.lm.training.run_folder import RunFolder
 from bytemill.lm.training.trainer import train
 from tests.lm.mixers.conftest import SHAPES, SMALL, model_of
 from tests.lm.test_document_mask import losses_of_documents
@@ -161,7 +160,7 @@ def test_planned_activations_are_nearly_those_that_autograd_saves(name: str):
 def test_other_programs_and_views_refuse_it_by_name(name: str):
     model = model_of(name)
     for gguf in (False, True):
-        with pytest.raises(ModelConfigError, match="lacks .*mixer"):
+        with pytest.raises(ModelConfigError, match=r"lacks .*mixer"):
             check_supported(model.config, gguf=gguf)
     with pytest.raises(RunConfigError, match="has no attention weights"):
         trace(model, [1, 2])
@@ -208,7 +207,7 @@ def test_sizes_that_do_not_fit_are_one_line(changes: dict[str, Any], message: st
 @pytest.mark.parametrize("name", ["mla", "linear", "delta", "mamba", "hyena"])
 def test_a_run_learns_and_is_loaded_again(name: str, settings: Any):
     changes: dict[str, Any] = {"schedule__name": "constant", "optimizer__learning_rate": 1e-2}
-    folder: RunFolder = train(settings(**changes, model__mixer=[name, "full"], training__steps=20))
+    folder = train(settings(**changes, model__mixer=[name, "full"], training__steps=20))
     first, *_, last = read_metrics(folder.metrics, "step")
     assert last["loss"] < first["loss"]
 

@@ -44,9 +44,11 @@ CHATS = [chat("1+1", "2"), chat("2", "3", "4+4", "8"), chat("0+3", "3"), chat("1
 PAIRS = [("1+1", "2", "7"), ("2+2", "4", "5"), ("0+4", "4", "40"), ("3+0", "3", "x")]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shards(sums: Path) -> Path:
-    """Folders `chats` and `pairs` of shards."""
+    """Folders `chats` and `pairs` of shards; other modules import this fixture, and find them made."""
+    if (sums / "pairs" / "manifest.json").exists():
+        return sums
     tok = Tokenizer.load(sums / "tok.json")
     tok.chat_template = TEMPLATE
     (sums / "chats.jsonl").write_text("".join(json.dumps({"messages": each}) + "\n" for each in CHATS))

@@ -1,12 +1,12 @@
 //! [`Encoder`]: a vocabulary, a pattern and special tokens, ready to encode.
 
 use super::merge_barriers::MergeBarriers;
-use super::shape::Shape;
 use super::workspace_pool::{self, Owner};
 use crate::bpe::Merger;
 use crate::bpe::live_merges::{live_merges, unreachable_tokens};
 use crate::error::{Error, Result};
 use crate::pretokenize::Pattern;
+use crate::pretokenize::shape::Shape;
 use crate::special::{Rules, Segment, SpecialTokens};
 use crate::sys::interrupt::no_interrupt;
 use crate::text::normalize::Normalizer;

@@ -26,7 +26,7 @@ mod merge_barriers;
 mod pending;
 mod segment;
 mod session;
-mod shape;
+mod shaped;
 mod short_cache;
 mod spans;
 pub mod stream;
@@ -35,8 +35,8 @@ mod tests;
 mod workspace;
 mod workspace_pool;
 
+pub use crate::pretokenize::shape::{END, Shape};
 pub use crate::sys::interrupt::{Interrupt, no_interrupt};
 pub use encoder::{Allowed, Encoder};
 pub use id::Id;
 pub use session::Session;
-pub use shape::{END, Shape};

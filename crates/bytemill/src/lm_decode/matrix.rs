@@ -1,7 +1,6 @@
 //! Matrices of weights, in float32 or quantized by groups of a row.
 
-use super::model::beyond;
-use crate::Result;
+use crate::{Error, Result};
 
 /// Consecutive weights of a row that share a scale.
 pub const GROUP: usize = 32;
@@ -108,4 +107,9 @@ pub(super) fn high(codes: u8) -> f32 {
 pub(super) fn float16(bits: u16) -> f32 {
     let magnitude = f32::from_bits(u32::from(bits & 0x7fff) << 13) * f32::from_bits((127 + 112) << 23);
     f32::from_bits(magnitude.to_bits() | u32::from(bits & 0x8000) << 16)
+}
+
+/// The error for a row that a table does not have.
+pub(super) fn beyond(number: usize, n_rows: usize) -> Error {
+    Error::Invalid(format!("{number} is beyond a table of {n_rows} rows"))
 }

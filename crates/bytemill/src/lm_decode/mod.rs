@@ -237,7 +237,7 @@ fn add(x: &mut [f32], y: &[f32]) {
 }
 
 fn row(table: &[f32], number: usize, width: usize) -> Result<&[f32]> {
-    (table.chunks_exact(width).nth(number)).ok_or_else(|| model::beyond(number, table.len() / width))
+    (table.chunks_exact(width).nth(number)).ok_or_else(|| matrix::beyond(number, table.len() / width))
 }
 
 #[cfg(test)]

@@ -88,11 +88,6 @@ impl<'w> Linear<'w> {
     }
 }
 
-/// The error for a row that a table does not have.
-pub(super) fn beyond(number: usize, n_rows: usize) -> Error {
-    Error::Invalid(format!("{number} is beyond a table of {n_rows} rows"))
-}
-
 /// Returns an error unless all sizes agree.
 pub(super) fn check(model: &Model<'_>, caches: &[Cache<'_>], vocab_size: usize) -> Result<()> {
     let Shape { d_model, d_head, n_heads, n_kv_heads, activation, .. } = model.shape;

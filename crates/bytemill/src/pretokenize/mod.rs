@@ -22,6 +22,7 @@ mod expression;
 mod named;
 mod pattern;
 mod rules;
+pub mod shape;
 mod spaces;
 
 pub use blocks::MAX_ENDS;
