@@ -3,6 +3,7 @@
 //! - `signals`: errors and cancellation; `convert`, `special`, `lists`, `buffers`: arguments and results
 //! - `loading`, `encoder`, `decoding`, `spans`, `batch`, `stream`, `pack`: one tokenizer
 //! - `documents`, `counting`, `training`: blocks of a corpus, counting pre-tokens, learning merges
+//! - `dedup`: near and exact duplicates among documents
 //! - `measure`: what token boundaries cut
 //! - `lm_decode`: the next token of a language model
 
@@ -11,6 +12,7 @@ mod buffers;
 mod convert;
 mod counting;
 mod decoding;
+mod dedup;
 mod documents;
 mod encoder;
 mod lists;
@@ -144,6 +146,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(documents::clean_text, module)?)?;
     module.add_function(wrap_pyfunction!(documents::check_documents, module)?)?;
     module.add_function(wrap_pyfunction!(documents::select_documents, module)?)?;
+    module.add_function(wrap_pyfunction!(dedup::sketch_texts, module)?)?;
+    module.add_function(wrap_pyfunction!(dedup::sketch_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(dedup::find_clusters, module)?)?;
+    module.add_function(wrap_pyfunction!(dedup::text_units, module)?)?;
     module.add_class::<lm_decode::PyTokenDecoder>()?;
     module.add_class::<documents::PyBlockDocuments>()?;
     module.add_class::<documents::PyTextSplitter>()?;

@@ -20,14 +20,14 @@ type CarryTuple = (String, usize, Option<usize>, Vec<u32>, Option<u32>);
 type SideTuple = (Vec<Py<PyAny>>, Py<PyArray1<u64>>, Vec<u64>, u64);
 
 /// The text of a batch.
-enum Data<'py> {
+pub enum Data<'py> {
     /// A range of an immutable object.
     Bytes(Bound<'py, PyBytes>, Range<usize>),
     Copy(Vec<u8>),
 }
 
 impl<'py> Data<'py> {
-    fn new(data: &Bound<'py, PyAny>) -> PyResult<Self> {
+    pub fn new(data: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = data.cast::<PyBytes>() {
             return Ok(Self::Bytes(bytes.clone(), 0..bytes.as_bytes().len()));
         }
@@ -48,7 +48,7 @@ impl<'py> Data<'py> {
         Ok(Self::Copy(buffer.to_vec(data.py())?))
     }
 
-    fn as_bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes, range) => &bytes.as_bytes()[range.clone()],
             Self::Copy(bytes) => bytes,

@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod bpe;
 pub mod decode;
+pub mod dedup;
 pub mod documents;
 pub mod encode;
 pub mod error;
