@@ -4,7 +4,7 @@
 //! [`TokenizerJson`], the tokens and merges of a file of byte-level BPE, and [`CharacterJson`], those of a file of BPE over
 //! characters, as SentencePiece makes it.
 
-use crate::encode::END;
+use crate::pretokenize::shape::END;
 use crate::formats::StringArray;
 use crate::formats::needed_merges::{NeededMerges, needed_merges};
 use crate::text::byte_characters::append_bytes;
