@@ -338,6 +338,55 @@ class TokenDecoder:
         Raises ValueError if sizes contradict each other, or if the id or the position is beyond the tables.
         """
 
+_ShingleSets: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64]]
+
+def sketch_texts(
+    data: bytes | memoryview, ends: NDArray[np.int64], n: int, num_threads: int | None = None
+) -> _ShingleSets:
+    """Return the sketches of packed documents (128 numbers each), the hashes of their word n-grams (ascending for each), and
+    where those of each document end.
+
+    Raises ValueError unless `ends` divide `data`, valid UTF-8, into documents and `n` is 1 to 64.
+    """
+
+def sketch_ids(
+    ids: _TokenArray, ends: NDArray[np.int64], n: int, num_threads: int | None = None
+) -> _ShingleSets:
+    """Return the same for n-grams of token ids; `ends` are offsets in `ids`."""
+
+def find_clusters(
+    sketches: NDArray[np.uint32],
+    shingles: NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    bands: int,
+    rows: int,
+    threshold: float,
+    num_threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[
+    NDArray[np.uint32],
+    NDArray[np.float64],
+    tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float64]],
+    int,
+    int,
+]:
+    """Find clusters of documents by what `sketch_texts` returns for them.
+
+    Returns for each document the first one of its cluster and the Jaccard similarity to it, the pairs that join the clusters
+    with their similarities, and the numbers of pairs whose sketches and whose sets were compared.
+
+    Raises ValueError if sizes or settings contradict each other.
+    """
+
+def text_units(
+    data: bytes | memoryview, ends: NDArray[np.int64], paragraphs: bool
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return hashes, starts and stops of the lines or paragraphs of packed documents, without white space around them, and
+    their number up to the end of each document.
+
+    Raises ValueError unless `ends` divide `data`, valid UTF-8, into documents.
+    """
+
 @final
 class TextMarks:
     """Documents, and the places in them that token boundaries should respect."""

@@ -49,6 +49,10 @@ class SpecialTokenError(BytemillError, ValueError):
     """A text contains a disallowed special token, or a special token is unknown."""
 
 
+class CurationError(BytemillError, ValueError):
+    """A setting of curation is invalid, or a step would remove far more than expected."""
+
+
 class ShardError(BytemillError, ValueError):
     """A folder of token shards is damaged, incomplete, or was written with another tokenizer or other settings."""
 

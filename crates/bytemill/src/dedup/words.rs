@@ -143,7 +143,7 @@ fn ascii_word(bytes: u64) -> (u64, usize) {
     // Adding 0x80 - c to bytes below 0x80 sets the highest bit of those from c on, without carries into the next byte.
     let from = |bytes: u64, c: u8| bytes + (0x80 - u64::from(c)) * ONES;
     let low = bytes & !HIGH;
-    let folded = low | 0x20 * ONES;
+    let folded = low | (0x20 * ONES);
     let letters = from(folded, b'a') & !from(folded, b'z' + 1);
     let digits = from(low, b'0') & !from(low, b'9' + 1);
     let letters = letters & !bytes & HIGH;
