@@ -333,6 +333,8 @@ class Mixer(Part):
     """Options of the model that only this mixer has, and that its counts take into account."""
     example: str = ""
     """Arguments for it, such as ":512", if it needs any."""
+    keeps_documents: bool = True
+    """Whether it can keep the documents of a window apart."""
 
     def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:  # noqa: ARG002
         """Return the settings of the model that its arguments replace in a block.
@@ -460,6 +462,11 @@ class _OfModule(Mixer):
         """Count what the textbook's operations save, in float32 also under autocast."""
         return Numbers(self.load().saved(config), 0)
 
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        """Count the results of its matrices."""
+        layer: Any = self.load().of(config, device="meta")
+        return Numbers(0, sum(weight.shape[0] for weight in layer.parameters() if weight.ndim == 2)), 0
+
     def check(self, config: ModelConfig) -> None:
         self.load().check(config)
 
@@ -516,7 +523,9 @@ MIXERS: dict[str, Mixer] = {
     "linear": _OfModule("bytemill.lm.mixers.linear:LinearAttention", options=LinearConfig.keys("linear")),
     "delta": _OfModule("bytemill.lm.mixers.delta:GatedDelta", options=DeltaConfig.keys("delta")),
     "mamba": _OfModule("bytemill.lm.mixers.mamba:Mamba2", options=MambaConfig.keys("mamba")),
-    "hyena": _OfModule("bytemill.lm.mixers.hyena:Hyena", options=HyenaConfig.keys("hyena")),
+    "hyena": _OfModule(
+        "bytemill.lm.mixers.hyena:Hyena", options=HyenaConfig.keys("hyena"), keeps_documents=False
+    ),
 }
 """Mixers by name. `attention` is full, or has the window `attention.sliding_window`."""
 FEED_FORWARDS: dict[FeedForwardKind, Part] = {

@@ -268,6 +268,12 @@ class TrainConfig(Settings):
                 "training.reset_positions needs training.document_mask",
                 hint="add --training.document-mask",
             )
+        lacking = [layer.name for layer in self.model.layers if not layer.part.keeps_documents]
+        if self.training.document_mask and lacking:
+            raise RunConfigError(
+                f"mixer {lacking[0]!r} cannot keep documents apart, as training.document_mask asks",
+                hint="leave out --training.document-mask, or choose another mixer",
+            )
         return self
 
     @model_validator(mode="after")
