@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 from pydantic import BeforeValidator, Field, model_validator
 
 from bytemill.errors import BytemillError, ModelConfigError
-from bytemill.lm.mixer_tables import DeltaConfig, HyenaConfig, LinearConfig, MambaConfig, MLAConfig
+from bytemill.lm.mixer_settings import DeltaConfig, HyenaConfig, LinearConfig, MambaConfig, MLAConfig
 from bytemill.lm.settings import Settings, flattened, nested, suggestion
 
 if TYPE_CHECKING:

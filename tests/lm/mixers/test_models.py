@@ -139,6 +139,8 @@ def test_counts_are_those_of_the_module_and_of_torch(name: str):
     in_mixers = sum(p.numel() for own, p in model.named_parameters() if ".attn." in own)
     assert parameters_by_part(config)["attention"] == in_mixers
     assert n_parameters(config) == model.n_parameters()
+    matrices = [p for own, p in model.named_parameters() if ".attn." in own and p.ndim == 2]
+    assert sum(p.numel() for p in matrices) == sum(own.part.matrices(own.config) for own in config.layers)
     for n_tokens in (40, 23):
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             model(torch.zeros(1, n_tokens, dtype=torch.long))
@@ -167,7 +169,7 @@ def test_other_programs_and_views_refuse_it_by_name(name: str):
 
 
 def test_a_state_cannot_go_back():
-    cache = KVCache(ModelConfig(**SMALL, mixer="linear"), 1)
+    cache = KVCache(ModelConfig(**SMALL, mixer=("linear",)), 1)
     cache.advance_to(5)
     with pytest.raises(ValueError, match="cannot go back from 5 to 4"):
         cache.advance_to(4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -15,6 +16,10 @@ from bytemill.lm.model import causal_mask
 from tests.lm.conftest import sizes
 
 SMALL: dict[str, Any] = sizes(50, 96, 32, 2, 4, 40)
+
+
+def config_of(**changes: Any) -> ModelConfig:
+    return ModelConfig(**SMALL, **changes)
 
 
 def randomized(module: Any) -> Any:
@@ -37,7 +42,7 @@ def copy(pairs: dict[Any, torch.Tensor]) -> None:
 
 
 def latent_attention(q_rank: int | None) -> float:
-    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as theirs
+    theirs: Any = import_module("transformers.models.deepseek_v3.modeling_deepseek_v3")
 
     config = theirs.DeepseekV3Config(
         hidden_size=32,
@@ -52,9 +57,7 @@ def latent_attention(q_rank: int | None) -> float:
         attn_implementation="eager",
     )
     other = randomized(theirs.DeepseekV3Attention(config, 0))
-    own = ModelConfig(
-        **SMALL, mixer="mla", mla={"q_rank": q_rank, "kv_rank": 12, "rope_dim": 6}, norm_eps=1e-6
-    )
+    own = config_of(mixer="mla", mla={"q_rank": q_rank, "kv_rank": 12, "rope_dim": 6}, norm_eps=1e-6)
     ours = LatentAttention.of(own).double()
     kv = other.kv_b_proj.weight.view(4, 16, 12)
     pairs: dict[Any, torch.Tensor] = {
@@ -80,7 +83,7 @@ def latent_attention(q_rank: int | None) -> float:
 
 
 def gated_delta(n_value_heads: int) -> float:
-    from transformers.models.qwen3_next import modeling_qwen3_next as theirs
+    theirs: Any = import_module("transformers.models.qwen3_next.modeling_qwen3_next")
 
     config = theirs.Qwen3NextConfig(
         hidden_size=32,
@@ -94,8 +97,7 @@ def gated_delta(n_value_heads: int) -> float:
         layer_types=["linear_attention"],
     )
     other = randomized(theirs.Qwen3NextGatedDeltaNet(config, 0))
-    own = ModelConfig(
-        **SMALL,
+    own = config_of(
         mixer="delta",
         delta={"key_heads": 2, "value_heads": n_value_heads, "key_dim": 8, "value_dim": 6, "chunk": 16},
     )
@@ -124,7 +126,7 @@ def gated_delta(n_value_heads: int) -> float:
 
 
 def mamba2(groups: int) -> float:
-    from transformers.models.mamba2 import modeling_mamba2 as theirs
+    theirs: Any = import_module("transformers.models.mamba2.modeling_mamba2")
 
     config = theirs.Mamba2Config(
         hidden_size=32,
@@ -138,9 +140,7 @@ def mamba2(groups: int) -> float:
         num_hidden_layers=1,
     )
     other = randomized(theirs.Mamba2Mixer(config, 0))
-    own = ModelConfig(
-        **SMALL, mixer="mamba", mamba={"head_dim": 8, "state": 6, "groups": groups, "chunk": 24}
-    )
+    own = config_of(mixer="mamba", mamba={"head_dim": 8, "state": 6, "groups": groups, "chunk": 24})
     ours = Mamba2.of(own).double()
     copy(
         {

@@ -4,9 +4,9 @@
 //! [`TokenizerJson`], the tokens and merges of a file of byte-level BPE, and [`CharacterJson`], those of a file of BPE over
 //! characters, as SentencePiece makes it.
 
-use crate::pretokenize::shape::END;
 use crate::formats::StringArray;
 use crate::formats::needed_merges::{NeededMerges, needed_merges};
+use crate::pretokenize::shape::END;
 use crate::text::byte_characters::append_bytes;
 use crate::vocab::{Fallback, MergedTokens, TokenIndex, TokenList, Vocab};
 use hashbrown::HashSet;

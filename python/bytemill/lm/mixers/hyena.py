@@ -30,7 +30,7 @@ from bytemill.lm.model import Linear
 from bytemill.lm.tensors import widened
 
 if TYPE_CHECKING:
-    from bytemill.lm.mixer_tables import HyenaConfig
+    from bytemill.lm.mixer_settings import HyenaConfig
     from bytemill.lm.model import LayerCache, RotaryEmbedding
     from bytemill.lm.model_config import ModelConfig
 

@@ -31,7 +31,7 @@ from bytemill.lm.model import Linear, RMSNorm, rms_norm, silu
 from bytemill.lm.tensors import widened
 
 if TYPE_CHECKING:
-    from bytemill.lm.mixer_tables import MambaConfig
+    from bytemill.lm.mixer_settings import MambaConfig
     from bytemill.lm.model import LayerCache, RotaryEmbedding
     from bytemill.lm.model_config import ModelConfig
 
