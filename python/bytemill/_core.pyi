@@ -343,7 +343,8 @@ _ShingleSets: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[
 def sketch_texts(
     data: bytes | memoryview, ends: NDArray[np.int64], n: int, num_threads: int | None = None
 ) -> _ShingleSets:
-    """Return the sketches of packed documents (128 numbers each), the hashes of their word n-grams (ascending for each), and
+    """Return the sketches of packed documents (128 numbers each), the hashes of their word n-grams (ascending for
+    each), and
     where those of each document end.
 
     Raises ValueError unless `ends` divide `data`, valid UTF-8, into documents and `n` is 1 to 64.
@@ -372,7 +373,8 @@ def find_clusters(
 ]:
     """Find clusters of documents by what `sketch_texts` returns for them.
 
-    Returns for each document the first one of its cluster and the Jaccard similarity to it, the pairs that join the clusters
+    Returns for each document the first one of its cluster and the Jaccard similarity to it, the pairs that join the
+    clusters
     with their similarities, and the numbers of pairs whose sketches and whose sets were compared.
 
     Raises ValueError if sizes or settings contradict each other.
@@ -381,7 +383,8 @@ def find_clusters(
 def text_units(
     data: bytes | memoryview, ends: NDArray[np.int64], paragraphs: bool
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return hashes, starts and stops of the lines or paragraphs of packed documents, without white space around them, and
+    """Return hashes, starts and stops of the lines or paragraphs of packed documents, without white space around
+    them, and
     their number up to the end of each document.
 
     Raises ValueError unless `ends` divide `data`, valid UTF-8, into documents.

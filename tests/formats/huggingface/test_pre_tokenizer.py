@@ -49,7 +49,7 @@ TEXTS = st.lists(WORDS | BLANKS | SIGNS | st.characters(exclude_categories=["Cs"
 )
 
 
-def split_by_hugging_face(pre_tokenizer: dict[str, Any]) -> Callable[[str], list[str]]:
+def split_by_hugging_face(pre_tokenizer: dict[str, Any] | None) -> Callable[[str], list[str]]:
     document = json.loads(Tokenizer(BPE()).to_str()) | {"pre_tokenizer": pre_tokenizer}
     steps = Tokenizer.from_str(json.dumps(document)).pre_tokenizer
     assert steps is not None
@@ -74,7 +74,7 @@ def split_first(expression: str, **fields: object) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [split, BYTE_LEVEL]}
 
 
-def parts_by_hugging_face(pre_tokenizer: dict[str, Any]) -> Callable[[str], list[str]]:
+def parts_by_hugging_face(pre_tokenizer: dict[str, Any] | None) -> Callable[[str], list[str]]:
     """The pre-tokens in the characters that ByteLevel gives to bytes. Their offsets are those of whole characters."""
     document = json.loads(Tokenizer(BPE()).to_str()) | {"pre_tokenizer": pre_tokenizer}
     steps = Tokenizer.from_str(json.dumps(document)).pre_tokenizer
