@@ -126,7 +126,7 @@ def test_linear_cross_entropy_equals_its_two_parts(
     )
     for a, b in pairs:
         assert a.dtype == torch.float32
-        tolerance: Any = {"rtol": 2e-2, "atol": 2e-2} if autocast else {"rtol": 1e-4, "atol": 1e-5}
+        tolerance: Any = {"rtol": 2e-2, "atol": 4e-2} if autocast else {"rtol": 1e-4, "atol": 1e-5}
         torch.testing.assert_close(a, b, **tolerance)
     with torch.no_grad():
         assert_close(linear_cross_entropy(x, weight, targets), cross_entropy(x @ weight.T, targets))

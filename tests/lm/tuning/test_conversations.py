@@ -47,7 +47,7 @@ PAIRS = [("1+1", "2", "7"), ("2+2", "4", "5"), ("0+4", "4", "40"), ("3+0", "3", 
 @pytest.fixture(scope="session")
 def shards(sums: Path) -> Path:
     """Folders `chats` and `pairs` of shards; other modules import this fixture, and find them made."""
-    if (sums / "pairs" / "manifest.json").exists():
+    if (sums / "pairs").exists():
         return sums
     tok = Tokenizer.load(sums / "tok.json")
     tok.chat_template = TEMPLATE
