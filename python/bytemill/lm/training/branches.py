@@ -1,4 +1,4 @@
-"""Branch a run: a new run that goes on from a checkpoint with other settings."""
+"""Branch a run: a new run that continues from a checkpoint with other settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def branch(
     interrupted branch resumes.
 
     Args:
-        checkpoint: The checkpoint to go on from. Its files are linked, or copied to another disk.
+        checkpoint: The checkpoint to continue from. Its files are linked, or copied to another disk.
         settings: Settings of the run, as `config.file_layer` reads them.
         changes: Settings that differ, by key; `run.folder` among them.
         skipped_sequences: Sequences of the training data to leave out, counted from the checkpoint's position.
