@@ -264,6 +264,28 @@ class Encoder:
         own bytes yields before the last merge.
         """
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
+    def append(
+        self, ids: list[int], text: str, allowed_special: _Allowed
+    ) -> tuple[int, list[int]] | None:
+        """Return how many of the last ids of a text stay if `text` follows it, and the ids behind them.
+
+        None if more ids from the end of the text are needed. Raises `TokenizerError` if the ids are seen to be others
+        than those of the text that they spell.
+        """
+    def encode_beginning(
+        self, text: str, is_start: bool, allowed_special: _Allowed
+    ) -> tuple[int, list[int], list[int]]:
+        """Return how many characters of a text that goes on further text cannot change, their ids, and the other ids.
+
+        Unless `is_start`, the text continues another one at such a place.
+        """
+    def encode_with_dropout(
+        self, text: str, allowed_special: _Allowed, probability: float, seed: int
+    ) -> list[int]:
+        """Return ids of a text, each merge being left out with the given probability. No pre-token is looked up whole.
+
+        Raises `TokenizerError` unless the smallest tokens are bytes and merges are known.
+        """
     def last_pretoken(self, text: str, allowed_special: _Allowed) -> bytes | None:
         """Return the last pre-token; None if the text is empty or ends with a special token."""
     def encode_pretoken(self, data: bytes, *, look_up: bool) -> list[int]:

@@ -7,7 +7,7 @@
 
 use crate::buffers::reserved;
 use crate::convert::with_id_type;
-use crate::lists::IntCache;
+use crate::lists::{IntCache, ids_of_list};
 use crate::signals::{CancellationCheck, UnknownTokenError, to_python};
 use crate::special::{self, ShapeArguments, StepArguments, arguments_of, id_of, rules, shape_of, specials, steps_of};
 use crate::stream::{PyStreamEncoder, PyTokenIterator};
@@ -502,6 +502,59 @@ impl PyEncoder {
                 } else {
                     self.encoder.encode(&text, allowed, ids, interrupt)
                 }
+            })
+        })?;
+        self.list(py, &ids)
+    }
+
+    fn append<'py>(
+        &self,
+        py: Python<'py>,
+        ids: &Bound<'py, PyList>,
+        text: &Bound<'py, PyString>,
+        allowed_special: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<(usize, Bound<'py, PyList>)>> {
+        let (ids, text) = (ids_of_list(ids)?, convert::text(text)?);
+        let check = CancellationCheck::new(None);
+        let appended = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            if ids.len() + text.len() <= SHORT_TEXT {
+                return self.encoder.append(&ids, &text, allowed, &no_interrupt).map_err(to_python);
+            }
+            py.detach(|| self.encoder.append(&ids, &text, allowed, &|| check.poll(0)))
+                .map_err(|error| check.raise(error))
+        })?;
+        appended.map(|appended| Ok((appended.n_kept, self.list(py, &appended.ids)?))).transpose()
+    }
+
+    fn encode_beginning<'py>(
+        &self,
+        py: Python<'py>,
+        text: &Bound<'py, PyString>,
+        is_start: bool,
+        allowed_special: &Bound<'py, PyAny>,
+    ) -> PyResult<(usize, Bound<'py, PyList>, Bound<'py, PyList>)> {
+        let text = convert::text(text)?;
+        let check = CancellationCheck::new(None);
+        let found = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            py.detach(|| self.encoder.encode_beginning(&text, is_start, allowed, &|| check.poll(0)))
+                .map_err(|error| check.raise(error))
+        })?;
+        let n_characters = text[..found.end].chars().count();
+        Ok((n_characters, self.list(py, &found.ids)?, self.list(py, &found.rest)?))
+    }
+
+    fn encode_with_dropout<'py>(
+        &self,
+        py: Python<'py>,
+        text: &Bound<'py, PyString>,
+        allowed_special: &Bound<'py, PyAny>,
+        probability: f64,
+        seed: u64,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let text = convert::text(text)?;
+        let ids = convert::with_allowed(&self.encoder, allowed_special, |allowed| {
+            Self::ids_of(py, text.len(), 0, |ids, interrupt| {
+                self.encoder.encode_with_dropout(&text, allowed, probability, seed, ids, interrupt)
             })
         })?;
         self.list(py, &ids)

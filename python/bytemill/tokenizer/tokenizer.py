@@ -33,6 +33,7 @@ from bytemill.formats.spec import (
     special_rules,
 )
 from bytemill.storage import is_url, local_output
+from bytemill.tokenizer import exact_ids
 from bytemill.tokenizer.encoding import (
     StreamDecoder,
     recognized_tokens,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from bytemill.formats.tiktoken import EncodingView
     from bytemill.tokenizer.encoding import AllowedSpecial, DisallowedSpecial, TokenArray, TokenIds
+    from bytemill.tokenizer.exact_ids import AppendedIds, CanonicalIds, GrowingText
     from bytemill.tokenizer.model_inputs import (
         BatchEncoding,
         Encoded,
@@ -277,10 +279,31 @@ class Tokenizer:
         allowed_special: AllowedSpecial | None = None,
         disallowed_special: DisallowedSpecial | None = None,
         num_threads: int | None = None,
+        dropout: float = 0.0,
+        seed: int = 0,
     ) -> list[int]:
-        """Return the ids of `text`. Long texts are encoded on `num_threads` threads."""
+        """Return the ids of `text`.
+
+        Args:
+            text: The text. Long ones are encoded on several threads.
+            allowed_special: Special tokens to recognize.
+            disallowed_special: As in tiktoken.
+            num_threads: Number of threads.
+            dropout: Probability with which each merge is left out whenever it could happen (BPE-dropout, Provilkov et
+                al. 2020), for other divisions of the same text in training. 0 leaves out none.
+            seed: What the choice depends on, besides the text. From 0 to 2**64 - 1.
+
+        Raises:
+            SpecialTokenError: The text contains a special token that is refused.
+            TokenizerError: `dropout` is set, and the tokenizer is not byte-level BPE with merges.
+            ValueError: `dropout` is not from 0 to 1.
+        """
         recognized = self._recognized([text], allowed_special, disallowed_special)
-        return self.core.encode(text, recognized, num_threads)
+        if dropout == 0:
+            return self.core.encode(text, recognized, num_threads)
+        if not 0 < dropout <= 1:
+            raise ValueError(f"dropout is {dropout}: use a number from 0 to 1")
+        return self.own_core("dropout").encode_with_dropout(text, recognized, dropout, seed)
 
     def encode_ordinary(self, text: str, *, num_threads: int | None = None) -> list[int]:
         """Return the ids of `text` with special tokens treated as text."""
@@ -398,6 +421,81 @@ class Tokenizer:
     def count(self, text: str, *, allowed_special: AllowedSpecial = "all") -> int:
         """Return the number of ids of `text`."""
         return self.core.count(text, allowed_special)
+
+    def is_canonical(self, ids: TokenIds, *, allowed_special: AllowedSpecial = "all") -> bool:
+        """Return whether `ids` are those that `encode` gives for their text. Raises as `canonicalize` does."""
+        return not self.canonicalize(ids, allowed_special=allowed_special).changes
+
+    def canonicalize(self, ids: TokenIds, *, allowed_special: AllowedSpecial = "all") -> CanonicalIds:
+        """Return the ids of the text of `ids`, and where they differ.
+
+        A model may sample ids that no text is encoded to. If the bytes of `ids` are not UTF-8, as when they end inside
+        a character, special ids stay as they are, and the bytes between them are encoded as text.
+
+        Raises:
+            UnknownTokenError: An id belongs to no token.
+            SpecialTokenError: The text contains a special token, and `allowed_special` is "none_raise".
+
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
+        >>> tok.canonicalize([97, 116, 104])
+        CanonicalIds(ids=[97, 256], changes=[IdChange(start=1, stop=3, ids=[256])])
+        """
+        return exact_ids.canonicalize(self, ids, allowed_special)
+
+    def append(
+        self, ids: Sequence[int], text: str, *, allowed_special: AllowedSpecial = "all"
+    ) -> AppendedIds:
+        """Return how many of `ids` stay if `text` follows their text, and the ids behind them.
+
+        The ids of the whole, `ids[:n_kept] + new`, are those of `encode(decode(ids) + text)`. Only the end of `ids` is
+        looked at, back to the last place where no text can change what stands before it: after some letter, unless the
+        pattern is a regular expression of one's own; then after a special token. If there is no such place, all is
+        encoded again.
+
+        Args:
+            ids: Canonical ids (see `is_canonical`), such as `encode` returns. A list is fastest.
+            text: The text to append.
+            allowed_special: Special tokens to recognize, as when `ids` were encoded.
+
+        Raises:
+            TokenizerError: The ids end inside a character, or are seen not to be canonical.
+            UnknownTokenError: An id belongs to no token.
+            SpecialTokenError: The text contains a special token, and `allowed_special` is "none_raise".
+
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
+        >>> tok.append([97, 116], "he")
+        AppendedIds(n_kept=1, ids=[256, 101])
+        """
+        return exact_ids.append(self, ids, text, allowed_special)
+
+    def growing_text(self, text: str = "", *, allowed_special: AllowedSpecial = "all") -> GrowingText:
+        """Return a text to append to, which has the ids of the whole at every moment.
+
+        Unlike `append`, it remembers the text, so it is exact also where decoding does not return the text that was
+        encoded: with normalizers, for example.
+
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
+        >>> growing = tok.growing_text("at")
+        >>> growing.append("he"), growing.ids
+        (AppendedIds(n_kept=1, ids=[256, 101]), [97, 256, 101])
+        """
+        growing = exact_ids.GrowingText(self, allowed_special)
+        growing.append(text)
+        return growing
+
+    def prefix_ids(self, prefix: str | bytes) -> list[int]:
+        """Return the ids of the ordinary tokens that begin with `prefix`, in the order of their bytes.
+
+        >>> tok = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"th"}, [(b"t", b"h")])
+        >>> tok.prefix_ids("t")
+        [116, 256]
+        """
+        data = prefix.encode() if isinstance(prefix, str) else prefix
+        if isinstance(self.core, Encoder):
+            return [i for _, i in self.core.tokens_beginning_with(data)]
+        special = set(self.special_tokens.values())
+        found = sorted((token, i) for i, token in self._vocab.items() if token.startswith(data))
+        return [i for _, i in found if i not in special]
 
     def own_core(self, what: str) -> Encoder:
         """Return the core's encoder. Raises TokenizerError if a library runs the tokenizer."""
@@ -991,6 +1089,7 @@ class Tokenizer:
         return_dict: bool = True,
         return_assistant_tokens_mask: bool = False,
         tokenizer_kwargs: Mapping[str, Any] | None = None,
+        prefix_ids: Sequence[int] | None = None,
         **variables: Any,
     ) -> Any:
         """Return a conversation as the model was trained on it: its inputs, or its text.
@@ -1010,10 +1109,14 @@ class Tokenizer:
             return_dict: False returns the ids without the other inputs.
             return_assistant_tokens_mask: Return `assistant_masks`, 1 for the ids of text inside `{% generation %}`.
             tokenizer_kwargs: Further arguments of the call that encodes the text.
+            prefix_ids: Ids of the conversation's beginning, as a model saw and sampled them. They stay as they are, and
+                only the text behind theirs is encoded. The result also has `prefix_changes`, where encoding all of the
+                text would give other ids (see `IdChange`). For one conversation, without padding or truncation.
             **variables: Further variables of the template.
 
         Raises:
-            TokenizerError: There is no template, or it rejects the conversation.
+            TokenizerError: There is no template, it rejects the conversation, or the text does not begin with that of
+                `prefix_ids`.
             TypeError: A keyword is neither a parameter nor a variable that the template uses.
 
         >>> tok = Tokenizer({i: bytes([i]) for i in range(256)}, [])
@@ -1047,6 +1150,13 @@ class Tokenizer:
         texts = [each.text for each in rendered]
         if not tokenize:
             return texts if is_batch else texts[0]
+        if prefix_ids is not None:
+            if is_batch or padding or truncation or return_assistant_tokens_mask or tokenizer_kwargs:
+                raise TypeError(
+                    "prefix_ids is for one conversation, without padding, truncation, masks and kwargs"
+                )
+            inputs = exact_ids.behind_prefix(self, prefix_ids, texts[0], return_tensors)
+            return inputs if return_dict else inputs["input_ids"]
         options = dict(tokenizer_kwargs or {})
         returns_offsets = options.pop("return_offsets_mapping", False)
         inputs = self(

@@ -32,7 +32,16 @@ pub struct Step {
 pub fn steps(table: &PairTable, pretoken: &[u8]) -> Vec<Step> {
     let mut all = Vec::new();
     // Only the length can be refused.
-    let _ = merge_with_heap(pretoken, lookup(table), &mut Vec::new(), |step| all.push(step), &no_interrupt);
+    let _ = merge_with_heap(
+        pretoken,
+        lookup(table),
+        &mut Vec::new(),
+        |step| {
+            all.push(step);
+            true
+        },
+        &no_interrupt,
+    );
     all
 }
 
@@ -44,8 +53,9 @@ pub fn lookup(table: &PairTable) -> impl Fn(u32, u32) -> Option<(u32, u32)> {
     }
 }
 
-/// Appends the symbols of a pre-token to `out` and calls `each` with every merge. `get(left, right)` returns the priority and
-/// the result of a pair that merges.
+/// Appends the symbols of a pre-token to `out`. `get(left, right)` returns the priority and the result of a pair that merges.
+///
+/// `takes` is called with every merge whose turn it is. If it returns false, the next one is considered instead, until one is taken.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a pre-token longer than [`MAX_PRETOKEN_BYTES`], [`Error::Memory`], the error of `interrupt`.
@@ -53,7 +63,7 @@ pub fn merge_with_heap(
     pretoken: &[u8],
     get: impl Fn(u32, u32) -> Option<(u32, u32)>,
     out: &mut Vec<u32>,
-    mut each: impl FnMut(Step),
+    mut takes: impl FnMut(Step) -> bool,
     interrupt: Interrupt,
 ) -> Result<()> {
     const MERGED: u32 = u32::MAX;
@@ -75,6 +85,7 @@ pub fn merge_with_heap(
         }
     }
     let mut heap = BinaryHeap::from(pairs);
+    let mut left_out = Vec::new();
     let mut n_popped = 0;
     while let Some(Reverse((priority, position))) = heap.pop() {
         n_popped += 1;
@@ -87,7 +98,11 @@ pub fn merge_with_heap(
         }
         let right = symbols[right_position as usize];
         let Some((_, symbol)) = get(left, right).filter(|&(current, _)| current == priority) else { continue };
-        each(Step { priority, symbol, left, right, offset: position as usize });
+        if !takes(Step { priority, symbol, left, right, offset: position as usize }) {
+            left_out.push(Reverse((priority, position)));
+            continue;
+        }
+        heap.extend(left_out.drain(..));
         symbols[position as usize] = symbol;
         symbols[right_position as usize] = MERGED;
         let after = next[right_position as usize];

@@ -19,7 +19,7 @@ pub fn merge(pairs: &PairTable, pretoken: &[u8], out: &mut Vec<u32>, interrupt: 
     match pretoken.len() {
         0 => Ok(()),
         1..=MAX_LOCKSTEP_BYTES => merge_one(pairs, pretoken, out),
-        _ => merge_with_heap(pretoken, lookup(pairs), out, |_| {}, interrupt),
+        _ => merge_with_heap(pretoken, lookup(pairs), out, |_| true, interrupt),
     }
 }
 

@@ -8,7 +8,7 @@ const NEAR_BYTES: usize = 1 << 16;
 
 /// Bytes beyond the longest special token that are looked at on both sides of a cut: the characters beside it, and those that a
 /// normalizer could combine with them.
-const OUTSIDE_BYTES: usize = 64;
+pub(super) const OUTSIDE_BYTES: usize = 64;
 
 /// Finds cuts that split neither special tokens nor pre-tokens.
 #[derive(Clone, Copy, Debug)]

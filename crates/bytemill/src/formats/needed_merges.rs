@@ -114,7 +114,16 @@ impl MergeList {
             return Ok(last_of_few(token, get));
         }
         let (mut symbols, mut last) = (Vec::new(), None);
-        merge_with_heap(token, get, &mut symbols, |step| last = Some(step), &no_interrupt)?;
+        merge_with_heap(
+            token,
+            get,
+            &mut symbols,
+            |step| {
+                last = Some(step);
+                true
+            },
+            &no_interrupt,
+        )?;
         Ok(last.filter(|_| symbols.len() == 1))
     }
 

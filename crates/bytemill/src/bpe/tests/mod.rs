@@ -74,7 +74,7 @@ proptest! {
         let expected = merge_plainly(&table, &pretoken);
         let (mut merged, mut by_heap) = (Vec::new(), Vec::new());
         merge(&table, &pretoken, &mut merged, &no_interrupt).unwrap();
-        merge_with_heap(&pretoken, lookup(&table), &mut by_heap, |_| {}, &no_interrupt).unwrap();
+        merge_with_heap(&pretoken, lookup(&table), &mut by_heap, |_| true, &no_interrupt).unwrap();
         prop_assert_eq!(&merged, &expected);
         prop_assert_eq!(&by_heap, &expected);
     }

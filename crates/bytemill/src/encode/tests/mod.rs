@@ -13,7 +13,7 @@ use crate::vocab::Vocab;
 use proptest::prelude::*;
 
 /// A tokenizer with some dozens of merges, learned from the words themselves.
-fn encoder(words: &[&str], n_merges: usize, pattern: &str) -> Encoder {
+pub fn encoder(words: &[&str], n_merges: usize, pattern: &str) -> Encoder {
     let counts = Counts::from_items(words.iter().map(|word| (word.as_bytes().to_vec(), 1))).unwrap();
     let learned = learn(&counts, n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap();
     let mut tokens: Vec<(u32, Vec<u8>)> = (0..=255).map(|byte| (u32::from(byte), vec![byte])).collect();
@@ -47,7 +47,7 @@ fn encode_plainly(encoder: &Encoder, text: &str, special: &SpecialTokens) -> Vec
     ids
 }
 
-const PIECES: [&str; 12] =
+pub const PIECES: [&str; 12] =
     ["low", " lower", " newest", " widest", "s", "<s>", "<s><e>", "\n\n", " 123", "é一ü", "zzzzzzzz", "'s"];
 
 proptest! {
