@@ -264,9 +264,7 @@ class Encoder:
         own bytes yields before the last merge.
         """
     def encode(self, text: str, allowed_special: _Allowed, num_threads: int | None) -> list[int]: ...
-    def append(
-        self, ids: list[int], text: str, allowed_special: _Allowed
-    ) -> tuple[int, list[int]] | None:
+    def append(self, ids: list[int], text: str, allowed_special: _Allowed) -> tuple[int, list[int]] | None:
         """Return how many of the last ids of a text stay if `text` follows it, and the ids behind them.
 
         None if more ids from the end of the text are needed. Raises `TokenizerError` if the ids are seen to be others

@@ -36,6 +36,7 @@ app.command("bytemill.cli.data_get:app", name="get", help="Download a well-known
   bytemill data encode gpt2 fineweb/ -o shards --layout llmc
   bytemill data encode gpt2 web.parquet -o shards --validation-fraction 0.01
   bytemill data encode gpt2 books/ code/ -o shards --shuffle 1
+  bytemill data encode gpt2 books/ -o shards --dropout 0.1 --epochs 4
   bytemill data encode gpt2 fineweb/ -o shards --executor ray --ray-address auto
   bytemill data encode model/ --conversations chats.jsonl -o chats""",
 )
@@ -93,6 +94,23 @@ def encode(
     ] = 0.0,
     split_seed: Annotated[int, Parameter(validator=Number(gte=0), help="Seed of that hash.")] = 0,
     shuffle: options.Shuffle = None,
+    dropout: Annotated[
+        float,
+        Parameter(
+            validator=Number(gte=0, lt=1),
+            help="Leave out each merge with this probability whenever it could happen (BPE-dropout), for text to train "
+            "on.",
+        ),
+    ] = 0.0,
+    dropout_seed: Annotated[int, Parameter(validator=Number(gte=0), help="Seed of that.")] = 0,
+    epochs: Annotated[
+        int,
+        Parameter(
+            validator=Number(gte=1),
+            help="With --dropout, encode the text this many times, each time otherwise, to the folders epoch-0, "
+            "epoch-1 and so on.",
+        ),
+    ] = 1,
     allowed_special: options.AllowedSpecial = "all",
     threads: options.Threads = None,
     processes: ExecutorOptions = ExecutorOptions(),  # noqa: B008  (it is immutable)
@@ -119,7 +137,7 @@ def encode(
     from bytemill.cli.summaries import manifest_notes
     from bytemill.data import EncodeSettings
     from bytemill.data.encode import conversation_sets, located_rows
-    from bytemill.data.manifest import ConversationSettings
+    from bytemill.data.manifest import ConversationSettings, DropoutSettings
     from bytemill.tokenizer import open_tokenizer
 
     if bool(inputs) == bool(conversations):
@@ -130,6 +148,8 @@ def encode(
         )
     if max_tokens is not None and not conversations:
         raise CycloptsError("--max-tokens needs --conversations FILE")
+    if epochs > 1 and not dropout:
+        raise CycloptsError("--epochs needs --dropout P: without it, all of them would be the same")
     if processes.is_distributed and (profile or profile_file is not None):
         raise CycloptsError("--profile measures one process: leave out --executor")
     tokenizer = open_tokenizer(tokenizer_file)
@@ -147,10 +167,17 @@ def encode(
         split_seed=split_seed,
         shuffle_seed=shuffle,
         conversations=ConversationSettings(max_tokens=max_tokens) if conversations else None,
+        dropout=DropoutSettings(probability=dropout, seed=dropout_seed) if dropout else None,
     )
-    sets = (
-        conversation_sets(source, output_folder, settings) if conversations else [(output_folder, settings)]
-    )
+    if conversations:
+        sets = conversation_sets(source, output_folder, settings)
+    elif settings.dropout is not None and epochs > 1:
+        sets = [
+            (output_folder / f"epoch-{k}", replace(settings, dropout=replace(settings.dropout, epoch=k)))
+            for k in range(epochs)
+        ]
+    else:
+        sets = [(output_folder, settings)]
     started = time.monotonic()
     manifests: dict[Path, Manifest] = {}
     progress: list[EncodeProgress | None] = []

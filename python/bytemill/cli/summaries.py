@@ -137,6 +137,11 @@ def _shard_fields(manifest: Manifest) -> list[tuple[str, str]]:
         fields.append(("begins with", json.dumps(settings.prepended)))
     if settings.shuffle_seed is not None:
         fields.append(("order", f"shuffled, seed {settings.shuffle_seed}"))
+    if settings.dropout is not None:
+        chance = settings.dropout
+        fields.append(
+            ("dropout", f"{chance.probability:g} of the merges, seed {chance.seed}, epoch {chance.epoch}")
+        )
     if manifest.part is not None:
         share = f"{100 * settings.validation_fraction:g} % of the documents, seed {settings.split_seed}"
         fields.append(("part", manifest.part if manifest.part == "train" else f"{manifest.part}: {share}"))

@@ -27,6 +27,7 @@ UNFINISHED_NAME = "UNFINISHED.txt"
 
 SHARD_TOKENS = Strict(ge=1, lt=1 << 63)
 VALIDATION_FRACTION = Strict(ge=0, lt=1)
+DROPOUT = Strict(ge=0, lt=1)
 SEED = Strict(ge=0, lt=1 << 64)
 
 MASK_SUFFIX = ".mask"
@@ -178,6 +179,17 @@ class ConversationSettings(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DropoutSettings(Record):
+    """BPE-dropout: merges left out by chance, in other places in every epoch."""
+
+    probability: Annotated[float, DROPOUT]
+    """Probability with which a merge is left out whenever it could happen."""
+    seed: Annotated[int, SEED] = 0
+    epoch: Annotated[int, SEED] = 0
+    """Number of the epoch, from 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShardSettings(Record):
     """Options that determine the tokens of a corpus and their division into files."""
 
@@ -203,6 +215,8 @@ class ShardSettings(Record):
     """Seed of the order of the documents; None for the order of the corpus."""
     conversations: ConversationSettings | None = None
     """Set if the documents are conversations."""
+    dropout: DropoutSettings | None = None
+    """Set if merges are left out by chance."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,16 @@ from bytemill._core import __version__
 from bytemill.corpus import Corpus, DocumentSource
 from bytemill.corpus.options import check_separator
 from bytemill.data.conversations import ConversationEncoder, template_hash
+from bytemill.data.dropout import DropoutEncoder
 from bytemill.data.layouts import layout_named
 from bytemill.data.manifest import (
+    DROPOUT,
     PARTS,
     SEED,
     SHARD_TOKENS,
     VALIDATION_FRACTION,
     ConversationSettings,
+    DropoutSettings,
     Manifest,
     ShardSettings,
     SourceInfo,
@@ -104,6 +107,8 @@ class EncodeSettings:
     conversations: ConversationSettings | None = None
     """Set if every document is a row of JSON with a conversation. Nothing is prepended or appended then, and
     `documents.npy` is always written."""
+    dropout: DropoutSettings | None = None
+    """BPE-dropout (Provilkov et al. 2020). A document is in memory as a whole then, and one thread encodes."""
 
     def __post_init__(self) -> None:
         layout_named(self.layout)
@@ -114,6 +119,13 @@ class EncodeSettings:
         _check_number("split_seed", self.split_seed, int, SEED)
         if self.shuffle_seed is not None:
             _check_number("shuffle_seed", self.shuffle_seed, int, SEED)
+        if self.dropout is not None:
+            _check_number("dropout", self.dropout.probability, float, DROPOUT)
+            if self.validation_fraction or self.conversations is not None:
+                raise ShardError(
+                    "dropout is for text to train on, not for a validation part or conversations",
+                    hint="encode the text for validation by itself, without dropout",
+                )
 
     def corpus(self, inputs: CorpusInputs | DocumentSource) -> DocumentSource:
         """Return the corpus of inputs. Raises `ShardError` if it is one that has its own options."""
@@ -149,6 +161,7 @@ class EncodeSettings:
             split_seed=self.split_seed,
             shuffle_seed=self.shuffle_seed,
             conversations=chats,
+            dropout=self.dropout,
         )
 
     def _prepended(self, tokenizer: ShardTokenizer) -> str | None:
@@ -385,15 +398,16 @@ def document_encoder(
     first = _id(tokenizer, settings.prepended, "the prepended token")
     in_front = separator if layout.separator_in_front else None
     prefix = () if starts_inside else (in_front, first)
-    return library.document_encoder(
-        tokenizer.core,
-        settings.allowed_special,
-        num_threads,
-        prefix=list(dict.fromkeys(token for token in prefix if token is not None)),
-        suffix=separator if settings.append_separator and in_front is None and not ends_inside else None,
-        stripped=None if ends_inside else in_front,
-        split=split,
-    )
+    framing: dict[str, Any] = {
+        "prefix": list(dict.fromkeys(token for token in prefix if token is not None)),
+        "suffix": separator if settings.append_separator and in_front is None and not ends_inside else None,
+        "stripped": None if ends_inside else in_front,
+        "split": split,
+    }
+    if settings.dropout is not None:
+        chance: Any = DropoutEncoder(tokenizer.core, settings.dropout)
+        return library.LibraryDocumentEncoder(chance, settings.allowed_special, **framing)
+    return library.document_encoder(tokenizer.core, settings.allowed_special, num_threads, **framing)
 
 
 def _check_number(name: str, value: object, kind: type[int] | type[float], limits: Strict) -> None:

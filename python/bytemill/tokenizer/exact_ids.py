@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, count
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from bytemill._core import Encoder
 from bytemill.errors import TokenizerError
@@ -16,12 +16,26 @@ from bytemill.errors import TokenizerError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bytemill.formats.encoder import AnyEncoder
     from bytemill.tokenizer.encoding import AllowedSpecial, TokenIds
     from bytemill.tokenizer.model_inputs import BatchEncoding
-    from bytemill.tokenizer.tokenizer import Tokenizer
 
 _FIRST_TAIL = 96
 """Ids from the end that are looked at first. In most texts a cut lies among them."""
+
+
+class AnyTokenizer(Protocol):
+    """What is needed of a `Tokenizer`."""
+
+    core: AnyEncoder
+    joins_tokens: bool
+
+    @property
+    def special_tokens(self) -> dict[str, int]: ...
+    def encode(self, text: str, *, allowed_special: AllowedSpecial | None = None) -> list[int]: ...
+    def decode(self, ids: TokenIds, errors: str = "replace") -> str: ...
+    def decode_bytes(self, ids: TokenIds) -> bytes: ...
+    def decode_tokens_bytes(self, ids: TokenIds) -> list[bytes]: ...
 
 
 class AppendedIds(NamedTuple):
@@ -54,7 +68,7 @@ class CanonicalIds:
     """Where they differ, in order: as few ids as the boundaries that both share allow."""
 
 
-def canonicalize(tok: Tokenizer, ids: TokenIds, allowed_special: AllowedSpecial) -> CanonicalIds:
+def canonicalize(tok: AnyTokenizer, ids: TokenIds, allowed_special: AllowedSpecial) -> CanonicalIds:
     """Return what `Tokenizer.canonicalize` returns."""
     old = [int(i) for i in ids]
     try:
@@ -64,7 +78,7 @@ def canonicalize(tok: Tokenizer, ids: TokenIds, allowed_special: AllowedSpecial)
     return CanonicalIds(new, changes(tok, old, new))
 
 
-def _of_bytes(tok: Tokenizer, ids: list[int]) -> list[int]:
+def _of_bytes(tok: AnyTokenizer, ids: list[int]) -> list[int]:
     """The ids of bytes that are not UTF-8. Special ids stay, and the text between them is encoded."""
     special = set(tok.special_tokens.values())
     found: list[int] = []
@@ -81,7 +95,7 @@ def _of_bytes(tok: Tokenizer, ids: list[int]) -> list[int]:
     return found
 
 
-def changes(tok: Tokenizer, old: Sequence[int], new: Sequence[int]) -> list[IdChange]:
+def changes(tok: AnyTokenizer, old: Sequence[int], new: Sequence[int]) -> list[IdChange]:
     """Return where two sequences of ids for one text differ, between boundaries of tokens that both have."""
     old_ends = dict(zip(accumulate(map(len, tok.decode_tokens_bytes(old))), count(1), strict=False))
     new_ends = dict(zip(accumulate(map(len, tok.decode_tokens_bytes(new))), count(1), strict=False))
@@ -110,7 +124,7 @@ def _n_same(first: Sequence[object], second: Sequence[object]) -> int:
     )
 
 
-def append(tok: Tokenizer, ids: Sequence[int], text: str, allowed_special: AllowedSpecial) -> AppendedIds:
+def append(tok: AnyTokenizer, ids: Sequence[int], text: str, allowed_special: AllowedSpecial) -> AppendedIds:
     """Return what `Tokenizer.append` returns."""
     if isinstance(tok.core, Encoder) and not tok.joins_tokens and tok.core.shape is None:
         n_tail = _FIRST_TAIL
@@ -135,7 +149,7 @@ def append(tok: Tokenizer, ids: Sequence[int], text: str, allowed_special: Allow
 
 
 def behind_prefix(
-    tok: Tokenizer, prefix_ids: Sequence[int], text: str, return_tensors: Literal["np", "pt"] | None
+    tok: AnyTokenizer, prefix_ids: Sequence[int], text: str, return_tensors: Literal["np", "pt"] | None
 ) -> BatchEncoding:
     """Return the inputs of `text`, which begin with `prefix_ids` whatever the tokenizer would give.
 
@@ -172,7 +186,7 @@ def behind_prefix(
 class GrowingText:
     """A text that grows at its end, with the ids that encoding it at once would give. See `Tokenizer.growing_text`."""
 
-    def __init__(self, tok: Tokenizer, allowed_special: AllowedSpecial) -> None:
+    def __init__(self, tok: AnyTokenizer, allowed_special: AllowedSpecial) -> None:
         """Begin an empty text."""
         self._tok = tok
         self._allowed = allowed_special

@@ -71,6 +71,8 @@ def divisible_corpus(job: EncodingJob) -> Corpus | ShardCorpus:
         )
     if job.settings.conversations is not None:
         raise ClusterError("conversations are encoded by one process", hint="leave out --executor")
+    if job.settings.dropout is not None:
+        raise ClusterError("with dropout, documents are encoded by one process", hint="leave out --executor")
     return job.source
 
 
