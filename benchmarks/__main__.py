@@ -12,6 +12,7 @@ from benchmarks import harness
 CASES = {
     "corpus": ("texts.corpus", "build the texts (English, code, multilingual) from Debian packages"),
     "encode": ("encode", "encoding and decoding beside other tools: arrays, lists, batches, files"),
+    "append": ("encode", "100 characters behind 100,000 ids"),
     "turns": ("turns", "two builds, or two numbers of threads, closely"),
     "hostile": ("limits", "worst cases: time, growth when the text doubles, memory"),
     "instructions": ("limits", "instructions per byte of each part of the core"),

@@ -1,12 +1,14 @@
-"""Encoding and decoding beside other tools: the case `encode`."""
+"""Encoding and decoding beside other tools: the cases `encode` and `append`."""
 
 import argparse
 import ctypes
 import hashlib
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from benchmarks.peers.encoders import (
     PATTERN,
     SLOW_ENCODER_BYTES,
     SLOW_ENCODERS,
+    VOCAB,
     Encoder,
     Vocabulary,
     arrays_of,
@@ -24,6 +27,7 @@ from benchmarks.peers.encoders import (
     fetch_own,
     vocabulary_of,
 )
+from bytemill import Tokenizer
 
 SINGLE = ("array", "list", "decode array", "decode list")
 INTERFACES = (*SINGLE, "batch", "batch array", "files", "short list", "short array")
@@ -371,3 +375,43 @@ def _n_bytes(text: str, given: Any, interface: str) -> int:
     if interface in SINGLE or interface == "files":
         return len(text.encode("utf-8"))
     return sum(len(each.encode("utf-8")) for each in given)
+
+
+@harness.case(
+    harness.TEXT,
+    VOCAB,
+    option("--ids", type=int, default=100_000, help="ids before the appended text (%(default)s)"),
+    option("--repeat", type=int, default=300, help="calls of which the median counts (%(default)s)"),
+)
+def append(options: argparse.Namespace) -> None:
+    """Time the ids of 100 characters behind many ids.
+
+        python -m benchmarks append [--text FILE] [--vocab cl100k]
+
+    Rows are calls: `append` to a list of ids, `append` to a text that grows with every call, and encoding the whole
+    text, whose ids all of them give.
+    """
+    [text] = harness.chosen_texts(options.text, first=True)
+    tok = Tokenizer.load(vocabulary_of(options.vocab, None, [text]).path)
+    characters = harness.read_text(text, None)
+    ids = tok.encode(tok.decode(tok.encode(characters)[: options.ids], "ignore"))
+    before = tok.decode(ids)
+    added = [characters[at : at + 100] for at in range(0, 100 * options.repeat, 100)]
+    growing = tok.growing_text(before)
+    calls: dict[str, Callable[[str], Any]] = {
+        "append to ids": partial(tok.append, ids),
+        "append to a growing text": growing.append,
+        "encode the whole": lambda more: tok.encode(before + more, num_threads=1),
+    }
+    rows: list[list[str]] = []
+    for name, call in calls.items():
+        times: list[float] = []
+        for more in added[: 20 if name.startswith("encode") else None]:
+            with Stopwatch() as watch:
+                call(more)
+            times.append(watch.wall * 1e6)
+        rows.append([name, f"{statistics.median(times):,.1f}", f"{max(times):,.1f}"])
+    assert growing.ids == tok.encode(before + "".join(added))
+    print(harness.machine())
+    print(f"{text.name}, {len(ids):,} ids\n")
+    print(harness.format_table(["call", "median µs", "most"], rows))
