@@ -29,9 +29,9 @@ def load(name: str) -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def hooks() -> ModuleType:
-    """The module that generates pages while the site is built."""
-    return load("hooks")
+def reference() -> ModuleType:
+    """The module that writes the generated pages."""
+    return load("reference_pages")
 
 
 def test_the_chart_of_rates_shows_the_table_of_the_benchmarks() -> None:
@@ -41,8 +41,15 @@ def test_the_chart_of_rates_shows_the_table_of_the_benchmarks() -> None:
     )
 
 
-def test_the_command_reference_has_the_help_of_every_command(hooks: ModuleType) -> None:
-    page = hooks.on_page_markdown(read("docs/reference/commands.md"))
+def test_the_reference_is_what_the_program_says(reference: ModuleType) -> None:
+    found = reference.pages()
+    assert len(found) > 10
+    changed = [path.name for path, text in found.items() if path.read_text(encoding="utf-8") != text]
+    assert changed == [], "run `python docs/reference_pages.py`"
+
+
+def test_the_command_reference_has_the_help_of_every_command() -> None:
+    page = read("docs/reference/commands.md")
     groups = [name for name in app if not name.startswith("-")]
     commands = [f"{group} {name}" for group in groups for name in app[group] if not name.startswith("-")]
     headings = re.findall(r"^#{2,3} bytemill (.+)$", page, flags=re.MULTILINE)
@@ -52,10 +59,10 @@ def test_the_command_reference_has_the_help_of_every_command(hooks: ModuleType) 
     assert "\x1b" not in page
 
 
-def test_the_guide_to_the_command_line_lists_every_command(hooks: ModuleType) -> None:
+def test_the_guide_to_the_command_line_lists_every_command(reference: ModuleType) -> None:
     page = read("docs/guides/cli.md")
     groups = {name for name in app if not name.startswith("-")} - {"quickstart"}
-    for words in hooks.commands(app):
+    for words in reference.commands(app):
         if words[0] not in groups or len(words) > 1:
             assert f"| `bytemill {' '.join(words)} " in page
 
