@@ -98,6 +98,69 @@ def predict(
     write_predictions(table, flops, n_bootstrap=bootstrap, as_json=as_json)
 
 
+SweepFile = Annotated[Path, Parameter(name="SWEEP.toml", help="The sweep file.")]
+Folder = Annotated[
+    Path | None,
+    Parameter(
+        name=["--output", "-o"], help="Folder of the ledger; by default the file's name without its ending."
+    ),
+]
+Jobs = Annotated[
+    int,
+    Parameter(
+        validator=Number(gte=1),
+        help="Models trained at the same time, each on a GPU of its own where there are several.",
+    ),
+]
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill scaling submit scaling.toml --depth 2 --flops 1e12
+  bytemill scaling submit scaling.toml --depth 1.5 --tokens 1e6 --vocab-size 1024 --seed 1 --json""",
+)
+def submit(
+    sweep: SweepFile,
+    /,
+    *,
+    depth: Annotated[float, Parameter(help="Position on the depth dial.")],
+    flops: Annotated[float | None, Parameter(help="FLOPs of the run; or name --tokens.")] = None,
+    tokens: Annotated[float | None, Parameter(help="Tokens of the run.")] = None,
+    vocab_size: Annotated[
+        int | None, Parameter(help="Size of the vocabulary; by default the first of the sweep.")
+    ] = None,
+    seed: Annotated[int, Parameter(validator=Number(gte=0), help="Seed of the run.")] = 0,
+    learning_rate: Annotated[
+        float | None, Parameter(help="Peak learning rate; by default the depth dial's.")
+    ] = None,
+    output_path: Folder = None,
+    threads: options.ModelThreads = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train one run of a sweep, and show its loss, bits per byte, FLOPs and seconds.
+
+    A run that is in the ledger costs nothing. One that exceeds the budget of the
+    ledger is refused before any work.
+    """
+    from bytemill.cli.failures import interruptible
+    from bytemill.cli.scaling_sweeps import submit_run
+    from bytemill.lm.device import use_threads
+
+    use_threads(threads)
+    wanted = {
+        "depth": depth,
+        "flops": flops,
+        "tokens": tokens,
+        "vocab_size": vocab_size,
+        "seed": seed,
+        "learning_rate": learning_rate,
+    }
+    settings = {name: value for name, value in wanted.items() if value is not None}
+    with interruptible("run the same command again to resume"):
+        submit_run(sweep, output_path, settings, as_json=as_json, quiet=quiet)
+
+
 def _columns(*names: str | None) -> dict[str, Any]:
     quantities = ("parameters", "tokens", "flops", "loss")
     return {quantity: name for quantity, name in zip(quantities, names, strict=True) if name is not None}
