@@ -116,6 +116,67 @@ Jobs = Annotated[
 
 @app.command(
     help_epilogue="""Examples:
+  bytemill scaling plan scaling.toml
+  bytemill scaling plan scaling.toml --no-probe --json""",
+)
+def plan(
+    sweep: SweepFile,
+    /,
+    *,
+    output_path: Folder = None,
+    no_probe: Annotated[
+        bool, Parameter(help="Do not train each model for 12 steps to estimate the time of the sweep.")
+    ] = False,
+    threads: options.ModelThreads = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Propose the runs of a sweep, and show what they cost.
+
+    Sizes of models lie around the best one of each budget: that of the fit to the
+    runs in the ledger, or at first that of 20 tokens per parameter. The next
+    `scaling run` trains what was planned last.
+    """
+    from bytemill.cli.failures import interruptible
+    from bytemill.cli.scaling_sweeps import write_plan
+    from bytemill.lm.device import use_threads
+
+    use_threads(threads)
+    with interruptible("run the same command again"):
+        write_plan(sweep, output_path, is_probed=not no_probe, as_json=as_json, quiet=quiet)
+
+
+@app.command(
+    help_epilogue="""Examples:
+  bytemill scaling run scaling.toml
+  bytemill scaling run scaling.toml -o sweep --jobs 2""",
+)
+def run(
+    sweep: SweepFile,
+    /,
+    *,
+    output_path: Folder = None,
+    jobs: Jobs = 1,
+    threads: options.ModelThreads = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Train the runs of a sweep, or what is missing of them.
+
+    Runs of one model with different numbers of tokens share their beginning. After
+    Ctrl-C or a crash, the same command resumes, and the ledger is the same.
+    """
+    from bytemill.cli.failures import interruptible
+    from bytemill.cli.scaling_sweeps import run_and_show
+    from bytemill.lm.device import use_threads
+
+    use_threads(threads)
+    with interruptible("run the same command again to resume"):
+        return run_and_show(sweep, output_path, jobs=jobs, as_json=as_json, quiet=quiet)
+
+
+@app.command(
+    help_epilogue="""Examples:
   bytemill scaling submit scaling.toml --depth 2 --flops 1e12
   bytemill scaling submit scaling.toml --depth 1.5 --tokens 1e6 --vocab-size 1024 --seed 1 --json""",
 )

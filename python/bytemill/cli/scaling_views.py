@@ -38,6 +38,8 @@ def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
             {
                 "n_runs": fit.n_runs,
                 "columns": table.columns,
+                "parameters": table.convention,
+                "left_out": table.left_out,
                 "flops_per_token": table.flops_per_token,
                 "law": {name: asdict(each) for name, each in law.items()},
                 "at_bound": fit.at_bound,
@@ -47,7 +49,9 @@ def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
             }
         )
         return
-    output.write_line(f"{fit.n_runs} runs; loss = E + A / N^alpha + B / D^beta")
+    output.write_line(f"{fit.n_runs} runs; loss = E + A / N^alpha + B / D^beta; N {table.convention}")
+    for name, why in table.left_out:
+        output.write_line(f"left out: {name}: {why}")
     rows = [(name.upper() if len(name) == 1 else name, *_cells(each)) for name, each in law.items()]
     output.write_table(("", "value", "95 % interval"), rows, right=(1,))
     for name in fit.at_bound:
@@ -135,5 +139,5 @@ def _held_out_line(held: HeldOut | None) -> str:
     return (
         f"held out: {held.n_runs} runs of {held.flops:.3g} FLOPs, predicted from budgets {held.ratio:.2g} times "
         f"smaller: the loss is off by {format_share(abs(held.mean_error))} on average, "
-        f"{format_share(held.largest_error)} at most"
+        f"{format_share(held.largest_error)} at most; {held.n_inside} of {held.n_runs} are inside of their interval"
     )

@@ -8,11 +8,15 @@ C = k N D, where k is usually 6, is spent best at
 The fit minimizes Huber's loss of log L, as in that paper. For given exponents E, A and B follow by linear least squares
 (variable projection), so only two numbers are searched in the first stage; the second stage moves all five, on a scale
 on which the optimizer's tolerances mean something: with the plain objective, of about 1e-6, L-BFGS stops at its start.
+
+Intervals come from a Bayesian bootstrap (Rubin 1981): each sample is a fit with weights drawn from an exponential
+distribution, one for all runs that differ by their seed alone. Drawing runs with replacement instead empties corners of
+a small grid, which makes intervals too wide: they held in 98 % of simulated sweeps instead of 95 %.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +38,8 @@ FLOPS_PER_TOKEN = 6.0
 LEVEL = 0.95
 _MIN_RUNS = 6
 _EXPONENTS = (0.01, 2.0)
+_DRAWS = 20
+"""Draws of residuals with each law of the bootstrap."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,8 @@ class Fit:
     at_bound: tuple[str, ...]
     """Exponents that reached the end of their range: the runs do not tell them."""
     samples: tuple[LossLaw, ...] = ()
+    residuals: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """(n_runs,), log L − log of the law."""
 
     def interval(self, quantity: Callable[[LossLaw], float]) -> Interval:
         """Return a quantity of the law, a function of it, with the interval of the bootstrap."""
@@ -133,6 +141,27 @@ class Fit:
         low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Interval(value, float(low), float(high))
 
+    def outcome(self, parameters: float, tokens: float, n_seeds: int = 1, seed: int = 0) -> Interval:
+        """Return the loss of runs that are not in the fit, with the interval in which their mean falls.
+
+        Beside the uncertainty of the law, a run scatters around it as those of the fit do.
+
+        Args:
+            parameters: N.
+            tokens: D.
+            n_seeds: Number of runs, which differ by their seed alone.
+            seed: Seed of the draws.
+        """
+        value = float(self.law.loss(parameters, tokens))
+        if not self.samples:
+            return Interval(value, float("nan"), float("nan"))
+        random = np.random.default_rng(seed)
+        scale = np.sqrt(len(self.residuals) / max(1, len(self.residuals) - 5))
+        losses = np.array([law.loss(parameters, tokens) for law in self.samples])
+        drawn = random.choice(self.residuals, (_DRAWS, len(losses), n_seeds)).mean(2) * scale
+        low, high = np.quantile(losses * np.exp(drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return Interval(value, float(low), float(high))
+
 
 def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: int = 0, seed: int = 0) -> Fit:
     """Fit L(N, D) to runs.
@@ -140,7 +169,7 @@ def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: i
     Args:
         runs: At least six runs, of several sizes and numbers of tokens.
         start: Exponents α and β to start from; by default the best of a grid.
-        n_bootstrap: Number of bootstrap samples, of groups and of the runs in each.
+        n_bootstrap: Number of bootstrap samples, with a weight for each group of runs.
         seed: Seed of the bootstrap.
 
     Raises:
@@ -164,27 +193,13 @@ def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: i
         for name, value in (("alpha", law.alpha), ("beta", law.beta))
         if value <= _EXPONENTS[0] * 1.001 or value >= _EXPONENTS[1] * 0.999
     )
-    samples: list[LossLaw] = []
     random = np.random.default_rng(seed)
+    groups = np.arange(len(runs)) if runs.groups is None else np.unique(runs.groups, return_inverse=True)[1]
+    samples: list[LossLaw] = []
     for _ in range(n_bootstrap):
-        drawn = runs.take(_resampled(runs, random))
-        own = _Problem(drawn)
-        samples.append(own.law(own.solve(found)))
-    return Fit(law, len(runs), huber, at_bound, tuple(samples))
-
-
-def _resampled(runs: Runs, random: np.random.Generator) -> NDArray[np.int64]:
-    """Draw groups with replacement, and in each as many runs as it has."""
-    if runs.groups is None:
-        return random.integers(len(runs), size=len(runs))
-    groups = runs.groups
-    names: list[int] = np.unique(groups).tolist()
-    members: list[NDArray[np.int64]] = [np.flatnonzero(groups == name) for name in names]
-    chosen: list[int] = random.integers(len(members), size=len(members)).tolist()
-    drawn = [
-        members[index][random.integers(len(members[index]), size=len(members[index]))] for index in chosen
-    ]
-    return np.concatenate(drawn)
+        weights = random.exponential(size=int(groups.max()) + 1)[groups]
+        samples.append(problem.law(problem.solve(found, weights / weights.mean())))
+    return Fit(law, len(runs), huber, at_bound, tuple(samples), problem.residuals(found))
 
 
 class _Problem:
@@ -229,8 +244,15 @@ class _Problem:
         linear, residual = _optimize.nnls(columns / self.losses[:, None], np.ones_like(self.losses))
         return float(residual), linear
 
-    def solve(self, start: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Minimize Huber's loss of log L from a start."""
+    def solve(
+        self, start: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Minimize Huber's loss of log L from a start, with a weight for each run."""
+
+        def weighted(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+            own = _huber(squares)
+            return own if weights is None else own * weights
+
         low, high = np.full(5, -np.inf), np.full(5, np.inf)
         low[3:], high[3:] = _EXPONENTS
         found = _optimize.least_squares(
@@ -238,7 +260,7 @@ class _Problem:
             np.clip(start, low + 1e-9, high - 1e-9),
             self._jacobian,
             bounds=(low, high),
-            loss="huber",
+            loss=weighted,
             f_scale=1.0,
             x_scale="jac",
             ftol=1e-12,
@@ -261,6 +283,10 @@ class _Problem:
         e, a, b = terms / terms.sum(0)
         return np.stack([e, a, b, -a * self.x, -b * self.y], axis=1) / HUBER_DELTA
 
+    def residuals(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return log L − log of the law."""
+        return -self._residuals(at) * HUBER_DELTA
+
     def huber(self, at: NDArray[np.float64]) -> float:
         """Return the sum of Huber's loss of log L."""
         size = np.abs(self._residuals(at) * HUBER_DELTA)
@@ -277,3 +303,15 @@ class _Problem:
             alpha,
             beta,
         )
+
+
+def _huber(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Huber's loss of squared residuals, and its first two derivatives, as scipy wants them."""
+    root, inside = np.sqrt(np.maximum(squares, 1.0)), squares <= 1
+    return np.stack(
+        [
+            np.where(inside, squares, 2 * root - 1),
+            np.where(inside, 1.0, 1 / root),
+            np.where(inside, 0.0, -0.5 / root**3),
+        ]
+    )

@@ -270,6 +270,16 @@ class Ledger:
         """Return the bytes per token of a vocabulary on the training text."""
         return self._inputs.bytes_per_token[self.sweep.tokenizer_name(vocab_size)]
 
+    @property
+    def n_text_bytes(self) -> int:
+        """Bytes of the training text."""
+        return self._inputs.train_text.n_bytes
+
+    def probe_settings(self, depth: float) -> dict[str, Any]:
+        """Return the settings of a model's trunk, to measure its speed."""
+        chain = Chain(self.sweep.vocabularies.sizes[0], depth, 0, self.sweep.dial_rate(depth))
+        return self._job(chain, []).settings
+
     def _job(self, chain: Chain, lengths: list[int]) -> ChainJob:
         inputs, name = self._inputs, self.sweep.tokenizer_name(chain.vocab_size)
         text = inputs.train_text
