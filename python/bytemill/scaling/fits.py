@@ -250,7 +250,7 @@ class _Problem:
         """Minimize Huber's loss of log L from a start, with a weight for each run."""
 
         def weighted(squares: NDArray[np.float64]) -> NDArray[np.float64]:
-            own = _huber(squares)
+            own = huber_loss(squares)
             return own if weights is None else own * weights
 
         low, high = np.full(5, -np.inf), np.full(5, np.inf)
@@ -305,7 +305,7 @@ class _Problem:
         )
 
 
-def _huber(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+def huber_loss(squares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Huber's loss of squared residuals, and its first two derivatives, as scipy wants them."""
     root, inside = np.sqrt(np.maximum(squares, 1.0)), squares <= 1
     return np.stack(
