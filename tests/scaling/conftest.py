@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +15,7 @@ from bytemill.scaling.chain_job import ChainJob, perform
 from tests.lm.conftest import sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SWEEP = """
@@ -21,7 +23,7 @@ title = "A tiny sweep"
 depths = [1, 2, 3]
 width_per_layer = 16
 depths_per_budget = 3
-budgets = [4e7, 8e7]
+budgets = [1e8, 2e8]
 limit_flops = 1e10
 seeds = 1
 
@@ -32,7 +34,7 @@ documents = "<|endoftext|>"
 
 [vocabularies]
 sizes = [270, 300]
-budgets = [4e7]
+budgets = [1e8]
 depths = 2
 
 [train]
@@ -64,6 +66,27 @@ class InThisProcess:
             self.performed.append((job.name, [n_steps for n_steps, _ in job.lengths]))
             yield from (Event("record", job.name, record=each) for each in records)
             yield Event("finished", job.name, record=job.result() or {})
+
+
+class FakeRuns:
+    """Yields results of chains at once: losses that are lowest at the depth dial's learning rate."""
+
+    def __init__(self, best_rate: Callable[[float], float]) -> None:
+        self.performed: list[str] = []
+        self._best_rate = best_rate
+
+    def __call__(self, jobs: Iterator[Any]) -> Iterator[Event]:
+        for job in jobs:
+            self.performed.append(job.name)
+            depth, seed, rate = (
+                float(own) for own in re.findall(r"(?:depth|seed|rate)([0-9.e-]*[0-9])", job.name)
+            )
+            for n_steps, _ in job.lengths:
+                bits = 3 + 0.1 * math.log(rate / self._best_rate(depth)) ** 2 + 0.001 * seed + 1 / n_steps
+                values = {"loss": bits, "bits_per_byte": bits, "unigram_bits_per_byte": 9.0, "diverged": ""}
+                record = {"kind": "run", "n_steps": n_steps, "seconds": 1.0, **values}
+                yield Event("record", job.name, record=record)
+            yield Event("finished", job.name)
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytemill.cli import output
 from bytemill.cli.experiment import StudyView
+from bytemill.report.standalone import chart_svg
+from bytemill.scaling.check import nearest_depth, run_check
+from bytemill.scaling.findings import ScalingFindings
 from bytemill.scaling.grid import choose_rates, cost, planned_grid, probe, trial_points
 from bytemill.scaling.ledger import Ledger
+from bytemill.scaling.report import (
+    budgets_table,
+    charts,
+    checks_table,
+    exponents_table,
+    law_table,
+    rates_table,
+    report,
+    sentences,
+)
 from bytemill.scaling.run import run_sweep
+from bytemill.system.atomic_files import make_folder, write_text
 from bytemill.system.units import format_count, format_seconds, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bytemill.experiment.runner import Event
+    from bytemill.scaling.vocabulary import BestVocabulary
 
 
 def open_ledger(sweep: Path, folder: Path | None, *, quiet: bool) -> Ledger:
@@ -25,6 +41,37 @@ def open_ledger(sweep: Path, folder: Path | None, *, quiet: bool) -> Ledger:
         sweep=sweep,
         report=lambda step: output.note(step, quiet=quiet),
     )
+
+
+def open_folder(folder: Path) -> Ledger:
+    """Open the ledger in a folder.
+
+    Raises:
+        ScalingError: There is none.
+    """
+    return Ledger(folder, report=output.note)
+
+
+class LedgerModels:
+    """What a ledger tells of the best models.
+
+    Args:
+        ledger: The ledger.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._findings: ScalingFindings | None = None
+
+    def depth(self, parameters: float) -> float:
+        """Return the position of the depth dial nearest to N."""
+        return nearest_depth(self._ledger, parameters)
+
+    def vocabulary(self, flops: float, n_bootstrap: int) -> BestVocabulary | None:
+        """Return the best vocabulary for a budget; None if the runs do not tell it."""
+        if self._findings is None:
+            self._findings = ScalingFindings(self._ledger, n_bootstrap)
+        return self._findings.best_vocabulary(flops)
 
 
 class SweepView(StudyView):
@@ -158,3 +205,42 @@ def run_and_show(sweep: Path, folder: Path | None, *, jobs: int, as_json: bool, 
                 edge = ", at the edge of those tried" if choice.is_at_edge else ""
                 output.write_line(f"learning rate of depth {depth:g}: {choice.rate:.3g}{edge}")
     return 1 if failures else 0
+
+
+def check_and_show(
+    sweep: Path, folder: Path | None, flops: float, n_seeds: int, *, jobs: int, as_json: bool, quiet: bool
+) -> None:
+    """Test a prediction, and print it with the outcome."""
+    ledger = open_ledger(sweep, folder, quiet=quiet)
+    with SweepView(quiet=quiet) as view:
+        checked = run_check(ledger, flops, n_seeds=n_seeds, n_jobs=jobs, on_event=view)
+    if as_json:
+        output.write_json({**asdict(checked), "outcome": checked.outcome})
+        return
+    output.write_line(checked.sentence)
+
+
+def write_report(
+    folder: Path, page: Path | None, figures: Path | None, *, n_bootstrap: int, as_json: bool
+) -> None:
+    """Write the page of a ledger, and print its tables."""
+    findings = ScalingFindings(open_folder(folder), n_bootstrap)
+    target = folder / "report.html" if page is None else page
+    write_text(target, report(findings))
+    if figures is not None:
+        make_folder(figures)
+        for chart, _ in charts(findings):
+            write_text(figures / f"{chart.id}.svg", chart_svg(chart))
+    if as_json:
+        output.write_json(findings.to_dict())
+        return
+    for table in (law_table, exponents_table, budgets_table, checks_table, rates_table):
+        rows = table(findings)
+        if len(rows) > 1:
+            output.write_table(rows[0], rows[1:], right=range(1, len(rows[0])))
+            output.write_line()
+    for name, why in findings.table.left_out:
+        output.write_line(f"left out: {name}: {why}")
+    for sentence in sentences(findings):
+        output.write_line(sentence)
+    output.write_line(f"The page is {target}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from dataclasses import asdict
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bytemill.cli import output
 from bytemill.errors import ScalingError
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
     from bytemill.scaling.fits import Interval
     from bytemill.scaling.isoflops import IsoFlopFit
     from bytemill.scaling.run_files import RunTable
+    from bytemill.scaling.vocabulary import BestVocabulary
+
+
+class BestModels(Protocol):
+    """What a ledger tells of the best models, beside the law."""
+
+    def depth(self, parameters: float) -> float:
+        """Return the position of the depth dial nearest to N."""
+        ...
+
+    def vocabulary(self, flops: float, n_bootstrap: int) -> BestVocabulary | None:
+        """Return the best vocabulary for a budget; None if the runs do not tell it."""
+        ...
 
 
 def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
@@ -83,20 +96,30 @@ _METHODS = {"law": "the law", "parabola": "parabolas", "lowest": "lowest runs"}
 _VARIED = {"alpha": "sizes", "beta": "numbers of tokens"}
 
 
-def write_predictions(table: RunTable, budgets: Sequence[float], *, n_bootstrap: int, as_json: bool) -> None:
-    """Print the best model for each budget."""
+def write_predictions(
+    table: RunTable, budgets: Sequence[float], models: BestModels | None, *, n_bootstrap: int, as_json: bool
+) -> None:
+    """Print the best model for each budget; with a ledger, also its depth and the best vocabulary."""
     fit = fit_loss(table.runs, n_bootstrap=n_bootstrap)
     predictions = [predict(fit, table, flops) for flops in budgets]
     held = hold_out(table)
+    depths = [None if models is None else models.depth(each.parameters.value) for each in predictions]
+    vocabularies = [None if models is None else models.vocabulary(flops, n_bootstrap) for flops in budgets]
     if as_json:
+        more = [
+            {"depth": depth, "vocabulary": None if own is None else asdict(own.size)}
+            for depth, own in zip(depths, vocabularies, strict=True)
+        ]
         output.write_json(
             {
-                "predictions": [each.to_dict() for each in predictions],
+                "predictions": [
+                    {**each.to_dict(), **own} for each, own in zip(predictions, more, strict=True)
+                ],
                 "held_out": None if held is None else held.to_dict(),
             }
         )
         return
-    for each in predictions:
+    for each, depth, vocabulary in zip(predictions, depths, vocabularies, strict=True):
         output.write_line(output.styled(f"{each.flops:.3g} FLOPs", "1") + _extrapolation(each.beyond, held))
         output.write_fields(
             [
@@ -107,7 +130,10 @@ def write_predictions(table: RunTable, budgets: Sequence[float], *, n_bootstrap:
                     ("loss", each.loss),
                 )
             ]
+            + ([] if depth is None else [("depth", f"{depth:g}")])
         )
+        if vocabulary is not None:
+            output.write_line(vocabulary.sentence)
     output.write_line(_held_out_line(held))
 
 

@@ -80,7 +80,7 @@ def hold_out(table: RunTable, n_bootstrap: int = 100) -> HeldOut | None:
     n_inside = 0
     for n, d, loss in zip(held.parameters, held.tokens, held.losses, strict=True):
         own = fit.outcome(float(n), float(d))
-        n_inside += own.low <= loss <= own.high
+        n_inside += int(own.low <= loss <= own.high)
     return HeldOut(
         largest,
         largest / float(table.flops[rest].max()),
