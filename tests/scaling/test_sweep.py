@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +24,8 @@ from bytemill.scaling.findings import ScalingFindings
 from bytemill.scaling.fits import fit_loss
 from bytemill.scaling.grid import choose_rates, cost, nearest, planned_grid, propose, trial_points
 from bytemill.scaling.ledger import Ledger
-from bytemill.scaling.ledger_runs import ledger_table, usable
-from bytemill.scaling.points import Outcome
+from bytemill.scaling.ledger_runs import ledger_table, rate_shifts, usable
+from bytemill.scaling.points import Outcome, Point
 from bytemill.scaling.report import charts, report
 from bytemill.scaling.run import run_sweep
 from bytemill.scaling.sweep import dial_shape, load_sweep
@@ -190,6 +191,38 @@ def test_a_sweep_is_run_once_and_its_trials_choose_rates(tmp_path: Path) -> None
     assert run_sweep(Ledger(tmp_path / "out"), execute=executor) == {}
     assert len(executor.performed) == n_chains
     assert ledger.spent_flops <= expected.flops * 1.001
+
+
+def test_noise_in_the_choice_of_rates_widens_intervals(tmp_path: Path) -> None:
+    ledger = faked(tmp_path)
+    (first, *_) = ledger.outcomes
+
+    def trial(rate: float, seed: int, bits: float) -> Outcome:
+        point = Point(replace(first.point.chain, learning_rate=rate, seed=seed), first.point.n_steps)
+        return replace(first, point=point, bits_per_byte=bits)
+
+    clear = [
+        trial(rate, seed, 2.0 + abs(np.log(rate / 0.01))) for rate in (0.005, 0.01, 0.02) for seed in (0, 1)
+    ]
+    shifts = rate_shifts(clear, [1.0, 5.0])
+    assert shifts is not None
+    assert shifts.shape == (200, 2)
+    assert np.abs(shifts).max() < 1e-12
+    unclear = [trial(rate, seed, 2.0 + 0.05 * seed) for rate in (0.005, 0.01, 0.02) for seed in (0, 1)]
+    widened = rate_shifts(unclear, [1.0, 5.0])
+    assert widened is not None
+    assert widened[:, 0].max() > 0.01
+    assert (widened >= -1e-12).all()
+    assert not widened[:, 1].any()
+    assert rate_shifts(clear[:2], [1.0]) is None
+    runs = ledger_table(ledger).runs
+    wide = np.random.default_rng(0).uniform(0, 0.1, (50, 1)) * (runs.parameters > np.median(runs.parameters))
+    plain, carried = (
+        fit_loss(runs, n_bootstrap=30, log_shifts=own).interval(lambda law: law.size_exponent)
+        for own in (None, wide)
+    )
+    assert carried.value == plain.value
+    assert carried.high - carried.low > plain.high - plain.low
 
 
 def test_a_grid_that_exceeds_the_budget_is_not_begun(tmp_path: Path, executor: InThisProcess) -> None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from bytemill.cli import output
 from bytemill.errors import ScalingError
-from bytemill.scaling.fits import fit_loss
 from bytemill.scaling.isoflops import Method, fit_isoflops
-from bytemill.scaling.prediction import HeldOut, hold_out, predict
+from bytemill.scaling.prediction import HeldOut, fit_table, hold_out, predict
 from bytemill.system.units import format_share
 
 if TYPE_CHECKING:
@@ -37,13 +36,18 @@ class BestModels(Protocol):
 
 def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
     """Print the law of a table of runs, the best sizes by budget, and the test on the largest budget."""
-    fit = fit_loss(table.runs, n_bootstrap=n_bootstrap)
+    fit = fit_table(table, n_bootstrap)
     names = ("e", "a", "b", "alpha", "beta")
     law = {name: fit.interval(attrgetter(name)) for name in names}
     exponents = {"law": fit.interval(lambda own: own.size_exponent)}
     methods: dict[str, IsoFlopFit] = {}
+    no_optima = ""
     for method in typing.get_args(Method):
-        if (own := _isoflops(table, method, n_bootstrap)) is not None:
+        try:
+            own = fit_isoflops(table.runs, table.flops.tolist(), method=method, n_bootstrap=n_bootstrap)
+        except ScalingError as error:
+            no_optima = f"no parabolas: {error}; add runs of three sizes at each of two budgets"
+        else:
             methods[method], exponents[method] = own, own.exponent
     held = hold_out(table)
     if as_json:
@@ -88,6 +92,8 @@ def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
         output.write_table(("FLOPs", "runs", "best size", "loss", ""), shown, right=(0, 1, 2, 3))
         for budget, why in methods["parabola"].left_out:
             output.write_line(f"{budget:.3g} FLOPs: {why}")
+    elif no_optima:
+        output.write_line(no_optima)
     output.write_line()
     output.write_line(_held_out_line(held))
 
@@ -100,7 +106,7 @@ def write_predictions(
     table: RunTable, budgets: Sequence[float], models: BestModels | None, *, n_bootstrap: int, as_json: bool
 ) -> None:
     """Print the best model for each budget; with a ledger, also its depth and the best vocabulary."""
-    fit = fit_loss(table.runs, n_bootstrap=n_bootstrap)
+    fit = fit_table(table, n_bootstrap)
     predictions = [predict(fit, table, flops) for flops in budgets]
     held = hold_out(table)
     depths = [None if models is None else models.depth(each.parameters.value) for each in predictions]
@@ -119,6 +125,8 @@ def write_predictions(
             }
         )
         return
+    for name in fit.at_bound:
+        output.note(f"{name} is at the end of its range: add runs with other {_VARIED[name]}")
     for each, depth, vocabulary in zip(predictions, depths, vocabularies, strict=True):
         output.write_line(output.styled(f"{each.flops:.3g} FLOPs", "1") + _extrapolation(each.beyond, held))
         output.write_fields(
@@ -135,13 +143,6 @@ def write_predictions(
         if vocabulary is not None:
             output.write_line(vocabulary.sentence)
     output.write_line(_held_out_line(held))
-
-
-def _isoflops(table: RunTable, method: Method, n_bootstrap: int) -> IsoFlopFit | None:
-    try:
-        return fit_isoflops(table.runs, table.flops.tolist(), method=method, n_bootstrap=n_bootstrap)
-    except ScalingError:  # the runs have no common budgets
-        return None
 
 
 def _cells(interval: Interval) -> tuple[str, str]:

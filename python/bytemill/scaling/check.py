@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bytemill.errors import ModelConfigError, ScalingError
-from bytemill.scaling.fits import FLOPS_PER_TOKEN, Interval, fit_loss
+from bytemill.scaling.fits import FLOPS_PER_TOKEN, Interval
 from bytemill.scaling.grid import choose_rates, planned_grid
 from bytemill.scaling.ledger_runs import ledger_table
+from bytemill.scaling.prediction import fit_table
 from bytemill.system.atomic_files import write_json
 from bytemill.system.records import read_json_object
 
@@ -151,7 +152,7 @@ def _predict(ledger: Ledger, flops: float, n_seeds: int, n_bootstrap: int) -> Ch
             f"{flops:.3g} FLOPs are not more than the {largest:.3g} of the largest run in the ledger",
             hint="check a larger budget: a prediction is tested where no run was",
         )
-    fit = fit_loss(table.runs, n_bootstrap=n_bootstrap)
+    fit = fit_table(table, n_bootstrap)
     if fit.at_bound:
         raise ScalingError(
             f"{' and '.join(fit.at_bound)} of the law is at the end of its range",

@@ -12,11 +12,11 @@ import numpy as np
 
 from bytemill.errors import ScalingError
 from bytemill.scaling.check import nearest_depth, read_checks
-from bytemill.scaling.fits import LEVEL, Fit, Interval, fit_loss
+from bytemill.scaling.fits import LEVEL, Fit, Interval
 from bytemill.scaling.grid import choose_rates, planned_grid
 from bytemill.scaling.isoflops import IsoFlopFit, Method, fit_isoflops
 from bytemill.scaling.ledger_runs import Convention, ledger_table, nominal_budget, usable
-from bytemill.scaling.prediction import HeldOut, hold_out, predict
+from bytemill.scaling.prediction import HeldOut, fit_table, hold_out, predict
 from bytemill.scaling.vocabulary import BestVocabulary, best_vocabulary, fit_vocabulary, vocabulary_runs
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ScalingFindings:
     def __init__(self, ledger: Ledger, n_bootstrap: int = 300, convention: Convention = "flops") -> None:
         self.ledger, self.n_bootstrap = ledger, n_bootstrap
         self.table: RunTable = ledger_table(ledger, convention=convention)
-        self.fit: Fit = fit_loss(self.table.runs, n_bootstrap=n_bootstrap)
+        self.fit: Fit = fit_table(self.table, n_bootstrap)
 
     @cached_property
     def law(self) -> dict[str, Interval]:

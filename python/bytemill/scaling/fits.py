@@ -38,6 +38,7 @@ FLOPS_PER_TOKEN = 6.0
 LEVEL = 0.95
 _MIN_RUNS = 6
 _EXPONENTS = (0.01, 2.0)
+_MOST_EVALUATIONS = 400
 _DRAWS = 20
 """Draws of residuals with each law of the bootstrap."""
 
@@ -163,7 +164,14 @@ class Fit:
         return Interval(value, float(low), float(high))
 
 
-def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: int = 0, seed: int = 0) -> Fit:
+def fit_loss(
+    runs: Runs,
+    *,
+    start: Sequence[float] | None = None,
+    n_bootstrap: int = 0,
+    seed: int = 0,
+    log_shifts: NDArray[np.float64] | None = None,
+) -> Fit:
     """Fit L(N, D) to runs.
 
     Args:
@@ -171,9 +179,10 @@ def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: i
         start: Exponents α and β to start from; by default the best of a grid.
         n_bootstrap: Number of bootstrap samples, with a weight for each group of runs.
         seed: Seed of the bootstrap.
+        log_shifts: (n, n_runs), what log L might be lower by with better settings; each bootstrap sample takes a row.
 
     Raises:
-        ScalingError: There are too few runs, or all have one size or one number of tokens.
+        ScalingError: There are too few runs, all have one size or one number of tokens, or the fit does not converge.
     """
     if len(runs) < _MIN_RUNS:
         raise ScalingError(
@@ -187,6 +196,11 @@ def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: i
     problem = _Problem(runs)
     exponents = problem.best_of_grid() if start is None else np.clip(np.array(start, float), *_EXPONENTS)
     found = problem.solve(problem.start(exponents, refine=True))
+    if not problem.is_converged:
+        raise ScalingError(
+            f"the fit to {len(runs)} runs does not converge",
+            hint="add runs with other sizes and numbers of tokens, or leave out runs that are far from all others",
+        )
     law, huber = problem.law(found), problem.huber(found)
     at_bound = tuple(
         name
@@ -198,7 +212,8 @@ def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: i
     samples: list[LossLaw] = []
     for _ in range(n_bootstrap):
         weights = random.exponential(size=int(groups.max()) + 1)[groups]
-        samples.append(problem.law(problem.solve(found, weights / weights.mean())))
+        shifts = None if log_shifts is None else log_shifts[random.integers(len(log_shifts))]
+        samples.append(problem.law(problem.solve(found, weights / weights.mean(), shifts)))
     return Fit(law, len(runs), huber, at_bound, tuple(samples), problem.residuals(found))
 
 
@@ -211,6 +226,8 @@ class _Problem:
         self.mean_n, self.mean_d = self.log_n.mean(), self.log_d.mean()
         self.x, self.y = self.log_n - self.mean_n, self.log_d - self.mean_d
         self.losses, self.log_losses = runs.losses, np.log(runs.losses)
+        self.is_converged = True
+        """Whether the last `solve` met its tolerances."""
 
     def start(self, exponents: NDArray[np.float64], *, refine: bool) -> NDArray[np.float64]:
         """Return unknowns with the linear ones of least squares; with `refine`, at the best exponents nearby."""
@@ -245,9 +262,16 @@ class _Problem:
         return float(residual), linear
 
     def solve(
-        self, start: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+        self,
+        start: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        shifts: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """Minimize Huber's loss of log L from a start, with a weight for each run."""
+        """Minimize Huber's loss of log L + shifts from a start, with a weight for each run."""
+
+        def residuals(at: NDArray[np.float64]) -> NDArray[np.float64]:
+            own = self._residuals(at)
+            return own if shifts is None else own - shifts / HUBER_DELTA
 
         def weighted(squares: NDArray[np.float64]) -> NDArray[np.float64]:
             own = huber_loss(squares)
@@ -256,7 +280,7 @@ class _Problem:
         low, high = np.full(5, -np.inf), np.full(5, np.inf)
         low[3:], high[3:] = _EXPONENTS
         found = _optimize.least_squares(
-            self._residuals,
+            residuals,
             np.clip(start, low + 1e-9, high - 1e-9),
             self._jacobian,
             bounds=(low, high),
@@ -266,8 +290,9 @@ class _Problem:
             ftol=1e-12,
             xtol=1e-12,
             gtol=1e-12,
-            max_nfev=400,
+            max_nfev=_MOST_EVALUATIONS,
         )
+        self.is_converged = found.status > 0
         return found.x
 
     def _terms(self, at: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from bytemill.scaling.run_files import RunTable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from bytemill.scaling.ledger import Ledger
     from bytemill.scaling.points import Outcome, Point
 
 Convention: TypeAlias = Literal["flops", "non-vocabulary", "all"]
 """What N counts: a sixth of the FLOPs per token, parameters without embedding and output layer, or all parameters."""
+N_SHIFTS = 200
 CONVENTIONS: dict[Convention, str] = {
     "flops": "is a sixth of the FLOPs per token, with attention and output layer",
     "non-vocabulary": "counts parameters without embedding and output layer",
@@ -107,4 +110,59 @@ def ledger_table(ledger: Ledger, vocab_size: int | None = None, convention: Conv
         {"loss": "bits_per_byte"},
         tuple(left_out),
         CONVENTIONS[convention],
+        rate_shifts(own, [point.chain.depth for point in points]),
     )
+
+
+def rate_shifts(
+    outcomes: Sequence[Outcome], depths: Sequence[float], seed: int = 0
+) -> NDArray[np.float64] | None:
+    """Return what log L might be lower by, had the learning rates been chosen without noise.
+
+    A rate is chosen by the trials of a depth, whose losses vary with the seed. For each draw, the seeds of every rate
+    are drawn with replacement, and the lowest point of the parabola through the mean losses (or the lowest of these,
+    where the parabola has none between the rates) is compared with the loss of the chosen rate.
+
+    Args:
+        outcomes: Runs of one vocabulary, with the trials.
+        depths: Depth of each run of the fit.
+        seed: Seed of the draws.
+
+    Returns:
+        (n_draws, len(depths)), at least 0; None if no depth was tried with several rates.
+    """
+    trials: dict[float, dict[int, dict[float, list[float]]]] = {}
+    for own in outcomes:
+        if not own.problem and own.bits_per_byte is not None:
+            chain = own.point.chain
+            by_length = trials.setdefault(chain.depth, {}).setdefault(own.point.n_steps, {})
+            by_length.setdefault(chain.learning_rate, []).append(own.bits_per_byte)
+    random = np.random.default_rng(seed)
+    shifts: dict[float, NDArray[np.float64]] = {}
+    for depth, lengths in sorted(trials.items()):
+        rates = max(lengths.values(), key=len)
+        if len(rates) > 1:
+            shifts[depth] = _shifts_of(rates, random)
+    if not shifts:
+        return None
+    none = np.zeros(N_SHIFTS)
+    return np.stack([shifts.get(depth, none) for depth in depths], axis=1)
+
+
+def _shifts_of(rates: dict[float, list[float]], random: np.random.Generator) -> NDArray[np.float64]:
+    logs = np.log(sorted(rates))
+    bits = [np.array(rates[rate]) for rate in sorted(rates)]
+    chosen = int(np.argmin([own.mean() for own in bits]))
+    drawn = np.stack(
+        [random.choice(own, (N_SHIFTS, len(own))).mean(1) for own in bits], axis=1
+    )  # (draws, rates)
+    lowest = drawn.min(1)
+    if len(logs) > 2:
+        middle = logs.mean()
+        bend, slope, height = cast("Any", np.polyfit)(logs - middle, drawn.T, 2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = -slope / (2 * bend)
+            vertex = height - slope**2 / (4 * bend)
+        inside = (bend > 0) & (at > logs[0] - middle) & (at < logs[-1] - middle)
+        lowest = np.where(inside, np.minimum(vertex, lowest), lowest)
+    return np.log(drawn[:, chosen] / lowest)

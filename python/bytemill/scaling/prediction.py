@@ -54,6 +54,11 @@ class HeldOut:
         return asdict(self)
 
 
+def fit_table(table: RunTable, n_bootstrap: int = 0) -> Fit:
+    """Fit the law to the runs of a table, with the uncertainty of their learning rates."""
+    return fit_loss(table.runs, n_bootstrap=n_bootstrap, log_shifts=table.log_shifts)
+
+
 def predict(fit: Fit, table: RunTable, flops: float) -> Prediction:
     """Predict the best model for a budget."""
     k = table.flops_per_token
@@ -73,7 +78,8 @@ def hold_out(table: RunTable, n_bootstrap: int = 100) -> HeldOut | None:
     rest = np.flatnonzero(~is_held)
     held = table.runs.take(np.flatnonzero(is_held))
     try:
-        fit = fit_loss(table.runs.take(rest), n_bootstrap=n_bootstrap)
+        shifts = None if table.log_shifts is None else table.log_shifts[:, rest]
+        fit = fit_loss(table.runs.take(rest), n_bootstrap=n_bootstrap, log_shifts=shifts)
     except ScalingError:
         return None
     errors = fit.law.loss(held.parameters, held.tokens) / held.losses - 1

@@ -43,6 +43,8 @@ class RunTable:
     """Runs that diverged, and why they are left out."""
     convention: str = "as in the table"
     """What N counts."""
+    log_shifts: NDArray[np.float64] | None = None
+    """(n, n_runs), what log L might be lower by with a better learning rate; see `fits.fit_loss`."""
 
 
 def read_runs(
