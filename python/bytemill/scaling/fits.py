@@ -16,6 +16,7 @@ a small grid, which makes intervals too wide: they held in 98 % of simulated swe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ FLOPS_PER_TOKEN = 6.0
 LEVEL = 0.95
 _MIN_RUNS = 6
 _EXPONENTS = (0.01, 2.0)
+_LARGEST_LOG = 300.0
+"""Sizes are at most e to this: laws with an exponent near 0 have no best size."""
 _MOST_EVALUATIONS = 400
 _DRAWS = 20
 """Draws of residuals with each law of the bootstrap."""
@@ -105,8 +108,9 @@ class LossLaw:
     def best(self, flops: float, flops_per_token: float = FLOPS_PER_TOKEN) -> tuple[float, float]:
         """Return parameters and tokens of the best model for a budget C = flops_per_token · N · D."""
         product = flops / flops_per_token
-        g = (self.alpha * self.a / (self.beta * self.b)) ** (1 / (self.alpha + self.beta))
-        parameters = g * product**self.size_exponent
+        ratio = math.log(self.alpha * self.a) - math.log(self.beta * self.b)
+        log_size = ratio / (self.alpha + self.beta) + self.size_exponent * math.log(product)
+        parameters = math.exp(min(max(log_size, -_LARGEST_LOG), _LARGEST_LOG))
         return parameters, product / parameters
 
 
@@ -279,19 +283,20 @@ class _Problem:
 
         low, high = np.full(5, -np.inf), np.full(5, np.inf)
         low[3:], high[3:] = _EXPONENTS
-        found = _optimize.least_squares(
-            residuals,
-            np.clip(start, low + 1e-9, high - 1e-9),
-            self._jacobian,
-            bounds=(low, high),
-            loss=weighted,
-            f_scale=1.0,
-            x_scale="jac",
-            ftol=1e-12,
-            xtol=1e-12,
-            gtol=1e-12,
-            max_nfev=_MOST_EVALUATIONS,
-        )
+        with np.errstate(over="ignore"):  # in SciPy, where a term of the law vanishes
+            found = _optimize.least_squares(
+                residuals,
+                np.clip(start, low + 1e-9, high - 1e-9),
+                self._jacobian,
+                bounds=(low, high),
+                loss=weighted,
+                f_scale=1.0,
+                x_scale="jac",
+                ftol=1e-12,
+                xtol=1e-12,
+                gtol=1e-12,
+                max_nfev=_MOST_EVALUATIONS,
+            )
         self.is_converged = found.status > 0
         return found.x
 

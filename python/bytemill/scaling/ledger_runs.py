@@ -156,13 +156,13 @@ def _shifts_of(rates: dict[float, list[float]], random: np.random.Generator) -> 
     drawn = np.stack(
         [random.choice(own, (N_SHIFTS, len(own))).mean(1) for own in bits], axis=1
     )  # (draws, rates)
-    lowest = drawn.min(1)
+    lowest: NDArray[np.float64] = drawn.min(1)
     if len(logs) > 2:
         middle = logs.mean()
         bend, slope, height = cast("Any", np.polyfit)(logs - middle, drawn.T, 2)
         with np.errstate(divide="ignore", invalid="ignore"):
             at = -slope / (2 * bend)
             vertex = height - slope**2 / (4 * bend)
-        inside = (bend > 0) & (at > logs[0] - middle) & (at < logs[-1] - middle)
-        lowest = np.where(inside, np.minimum(vertex, lowest), lowest)
+        inside: Any = (bend > 0) & (at > logs[0] - middle) & (at < logs[-1] - middle)
+        lowest = np.asarray(np.where(inside, np.minimum(vertex, lowest), lowest), np.float64)
     return np.log(drawn[:, chosen] / lowest)

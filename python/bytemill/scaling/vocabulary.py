@@ -203,18 +203,19 @@ class _Problem:
             return -self.residuals(at) / HUBER_DELTA
 
         low, high = np.concatenate([np.full(4, -30.0), _LOW]), np.concatenate([np.full(4, 30.0), _HIGH])
-        found = _optimize.least_squares(
-            scaled,
-            np.clip(start, low + 1e-9, high - 1e-9),
-            self._jacobian,
-            bounds=(low, high),
-            loss=weighted,
-            x_scale="jac",
-            ftol=1e-10,
-            xtol=1e-10,
-            gtol=1e-10,
-            max_nfev=400,
-        )
+        with np.errstate(over="ignore"):  # in SciPy, where a term of the law vanishes
+            found = _optimize.least_squares(
+                scaled,
+                np.clip(start, low + 1e-9, high - 1e-9),
+                self._jacobian,
+                bounds=(low, high),
+                loss=weighted,
+                x_scale="jac",
+                ftol=1e-10,
+                xtol=1e-10,
+                gtol=1e-10,
+                max_nfev=400,
+            )
         return found.x
 
     def _terms(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
