@@ -283,7 +283,7 @@ class _Problem:
 
         low, high = np.full(5, -np.inf), np.full(5, np.inf)
         low[3:], high[3:] = _EXPONENTS
-        with np.errstate(over="ignore"):  # in SciPy, where a term of the law vanishes
+        with np.errstate(all="ignore"):  # in SciPy, where a term of the law vanishes
             found = _optimize.least_squares(
                 residuals,
                 np.clip(start, low + 1e-9, high - 1e-9),
@@ -297,7 +297,7 @@ class _Problem:
                 gtol=1e-12,
                 max_nfev=_MOST_EVALUATIONS,
             )
-        self.is_converged = found.status > 0
+        self.is_converged = found.status > 0 and bool(np.isfinite(found.x).all())
         return found.x
 
     def _terms(self, at: NDArray[np.float64]) -> NDArray[np.float64]:

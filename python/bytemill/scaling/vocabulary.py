@@ -203,7 +203,7 @@ class _Problem:
             return -self.residuals(at) / HUBER_DELTA
 
         low, high = np.concatenate([np.full(4, -30.0), _LOW]), np.concatenate([np.full(4, 30.0), _HIGH])
-        with np.errstate(over="ignore"):  # in SciPy, where a term of the law vanishes
+        with np.errstate(all="ignore"):  # in SciPy, where a term of the law vanishes
             found = _optimize.least_squares(
                 scaled,
                 np.clip(start, low + 1e-9, high - 1e-9),
