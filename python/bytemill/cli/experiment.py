@@ -205,7 +205,7 @@ class StudyView:
     """Shows a line for each model that is finished or failed, and the progress of those that are being trained."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+        self.quiet = quiet
         self._display = output.ProgressDisplay(quiet=quiet)
         self._pause = 0.2 if output.is_terminal(sys.stderr) else 10.0
         self._shown = 0.0
@@ -239,9 +239,9 @@ class StudyView:
                 self._display.step(f"{event.cell}: step {event.record['step']:,}, loss {shown_loss}{shown}")
             case "finished":
                 bits = ", ".join(f"{name} {own:.4f}" for name, own in event.record["bits_per_byte"].items())
-                output.note(f"{event.cell}: {bits} bits per byte ({state})", quiet=self._quiet)
+                output.note(f"{event.cell}: {bits} bits per byte ({state})", quiet=self.quiet)
             case "known":
-                output.note(f"{event.cell}: done before ({state})", quiet=self._quiet)
+                output.note(f"{event.cell}: done before ({state})", quiet=self.quiet)
             case "failed":
                 output.error(f"{event.cell} failed: {event.message}")
             case _:

@@ -361,7 +361,7 @@ def validation_shards(study_inputs: StudyInputs, tokenizer: str) -> dict[str, Pa
     shapes = [shape for (name, _), shape in study_inputs.shapes.items() if name == tokenizer]
     folders: dict[str, Path] = {}
     for domain, text in study_inputs.domains.items():
-        folder = _encode(study_inputs, tokenizer, text, f"validation/{domain}", {})
+        folder = encoded_text(study_inputs, tokenizer, text, f"validation/{domain}", {})
         if len(TokenShards(folder)) > max(shape.context_length for shape in shapes):
             folders[domain] = folder
     return folders
@@ -381,13 +381,13 @@ def train_shards(study_inputs: StudyInputs, tokenizer: str, seed: int) -> tuple[
     needed = max(arm.allowance.n_tokens for arm in arms) + 1
     while True:
         order = {"seed": seed, "n_bytes": n_bytes}
-        folder = _encode(study_inputs, tokenizer, study_inputs.train_text, f"seed{seed}", order)
+        folder = encoded_text(study_inputs, tokenizer, study_inputs.train_text, f"seed{seed}", order)
         if is_exact or len(TokenShards(folder)) >= needed:
             return folder, n_bytes
         n_bytes = round(n_bytes * 1.1)
 
 
-def _encode(
+def encoded_text(
     study_inputs: StudyInputs, tokenizer: str, text: StoredText, name: str, order: dict[str, Any]
 ) -> Path:
     """Return the folder of a text's shards: in the text's own order, or in that of a seed up to a number of bytes."""

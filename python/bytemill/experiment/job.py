@@ -87,6 +87,10 @@ class Job:
         """File of the result."""
         return Path(self.folder) / "result.json"
 
+    def to_json(self) -> str:
+        """Return the job as one line, for its process."""
+        return json.dumps(asdict(self))
+
     def result(self) -> dict[str, Any] | None:
         """Return the result of an earlier call of `perform` with the same inputs; None if there is none."""
         try:
@@ -299,15 +303,27 @@ def _training_counts(job: Job) -> NDArray[np.int64]:
 
 def main() -> int:
     """Perform the job in the first line of standard input, and return the exit code."""
+    return serve(lambda values, on_record: perform(Job(**values), on_record))
+
+
+def serve(perform: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], Any]) -> int:
+    """Perform the job in the first line of standard input, as the program of a process.
+
+    Args:
+        perform: Called with the values of the job, and with a function that sends a record to the runner.
+
+    Returns:
+        The exit code of the process.
+    """
     # Only records may go to the pipe; what libraries print goes to standard error.
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    job = Job(**json.loads(sys.stdin.readline()))
+    values = json.loads(sys.stdin.readline())
     Thread(target=_exit_with_the_study, daemon=True).start()
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
-            perform(job, lambda record: _send(pipe, record))
+            perform(values, lambda record: _send(pipe, record))
         except KeyboardInterrupt:
             return _INTERRUPTED
         except BaseException as error:

@@ -9,7 +9,7 @@ import queue
 import signal
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,6 +51,23 @@ class Event:
     record: dict[str, Any] = field(default_factory=dict[str, Any])
     n_done: int = 0
     n_cells: int = 0
+
+
+class AnyJob(Protocol):
+    """The work of a process."""
+
+    @property
+    def name(self) -> str:
+        """Name in events."""
+        ...
+
+    def result(self) -> dict[str, Any] | None:
+        """Return the result; None if the job is not finished."""
+        ...
+
+    def to_json(self) -> str:
+        """Return the job as one line, for its process."""
+        ...
 
 
 class Execute(Protocol):
@@ -226,14 +243,20 @@ class _Run:
 
 
 class Processes:
-    """Performs jobs in processes: up to `n_jobs` at a time, each on a GPU of its own if there are any."""
+    """Performs jobs in processes: up to `n_jobs` at a time, each on a GPU of its own if there are any.
 
-    def __init__(self, n_jobs: int) -> None:
-        self._n_jobs = n_jobs
+    Args:
+        n_jobs: Processes at the same time.
+        program: Python code of a process, which performs the job in the first line of its standard input; see
+            `job.serve`.
+    """
 
-    def __call__(self, jobs: Iterator[Job]) -> Iterator[Event]:
+    def __init__(self, n_jobs: int, program: str = _PROCESS) -> None:
+        self._n_jobs, self._program = n_jobs, program
+
+    def __call__(self, jobs: Iterator[AnyJob]) -> Iterator[Event]:
         events: queue.Queue[tuple[int, Event | None]] = queue.Queue()
-        running: dict[int, tuple[Job, subprocess.Popen[str]]] = {}
+        running: dict[int, tuple[AnyJob, subprocess.Popen[str]]] = {}
         free = list(range(self._n_jobs))
         is_exhausted = False
         try:
@@ -260,7 +283,7 @@ class Processes:
         finally:
             _stop([process for _, process in running.values()])
 
-    def _start(self, job: Job, slot: int) -> subprocess.Popen[str]:
+    def _start(self, job: AnyJob, slot: int) -> subprocess.Popen[str]:
         import torch
 
         n_gpus = torch.cuda.device_count()
@@ -270,7 +293,7 @@ class Processes:
             names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
             own = {name: threads for name in names if name not in os.environ}
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROCESS],
+            [sys.executable, "-c", self._program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -279,7 +302,7 @@ class Processes:
         )
         with contextlib.suppress(OSError):  # a process that could not start is reported when it has ended
             if process.stdin is not None:
-                process.stdin.write(json.dumps(asdict(job)) + "\n")
+                process.stdin.write(job.to_json() + "\n")
                 process.stdin.flush()
         return process
 
@@ -296,10 +319,14 @@ def _read(
         else:
             events.put((slot, Event("record", name, record=record)))
     process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            if pipe is not None:
+                pipe.close()
     events.put((slot, failure))
 
 
-def _ended(job: Job, status: int) -> Event:
+def _ended(job: AnyJob, status: int) -> Event:
     result = job.result()
     if status == 0 and result is not None:
         return Event("finished", job.name, record=result)
