@@ -56,6 +56,8 @@ COMMANDS = {
     "compare over a tokenizer": "tokenizer compare t.json t2.json --text corpus.txt -o t.json",
     "quickstart": "quickstart quick --corpus quick/train.txt --no-open --model-steps 0",
     "get": "data get hellaswag --from-file corpus.txt -o corpus.txt --overwrite",
+    "classifier": "data classifier train corpus.txt t.json -o link.txt --overwrite",
+    "scores": "data classifier score t.json corpus.txt -o hard.txt --overwrite",
     "import": "lm import model --output linked_model --overwrite",
     "a study of its results": "experiment run study/study.toml -o study",
     "report": "experiment report study -o study/results.jsonl",

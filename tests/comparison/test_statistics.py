@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bytemill.comparison.costs import gini, lorenz_curve, premiums
 from bytemill.comparison.figures import renyi_efficiency, used_share
-from bytemill.comparison.intervals import quantile, ratio_interval, sampled_sums
+from bytemill.analysis.intervals import quantile, ratio_interval, sampled_sums
 
 
 @pytest.mark.parametrize("n", [30, 400])

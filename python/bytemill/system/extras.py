@@ -8,8 +8,10 @@ from bytemill.errors import MissingExtraError
 
 _ROOT = Path(__file__).resolve().parents[3]
 EXTRA_OF = {
+    "fasttext": "curation",
     "gguf": "formats",
     "huggingface_hub": "hub",
+    "safetensors": "curation",
     "scipy": "lm",
     "sentencepiece": "any",
     "tiktoken": "formats",
