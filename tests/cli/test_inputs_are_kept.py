@@ -58,6 +58,8 @@ COMMANDS = {
     "get": "data get hellaswag --from-file corpus.txt -o corpus.txt --overwrite",
     "classifier": "data classifier train corpus.txt t.json -o link.txt --overwrite",
     "scores": "data classifier score t.json corpus.txt -o hard.txt --overwrite",
+    "items": "data contamination items gsm8k=corpus.txt -o hard.txt --overwrite",
+    "contamination": "data contamination find corpus.txt t.json -o hard.txt --overwrite",
     "import": "lm import model --output linked_model --overwrite",
     "a study of its results": "experiment run study/study.toml -o study",
     "report": "experiment report study -o study/results.jsonl",

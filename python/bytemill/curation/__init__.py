@@ -1,7 +1,8 @@
-"""Curation of text before tokenization: duplicates, repeated lines, and classifiers of documents."""
+"""Curation of text before tokenization: duplicates, repeated lines, classifiers, and evaluation items."""
 
 from bytemill.curation.classifier import Features, LinearModel, QualityModel, threshold_at
 from bytemill.curation.classifier_training import HeldOut, train_classifier
+from bytemill.curation.contamination import ContaminationIndex, Item, Match, overlap_by_item, without_matches
 from bytemill.curation.lines import LineSettings, RepeatedUnits, find_repeated_units, without_units
 from bytemill.curation.near import (
     NearDuplicates,
@@ -14,10 +15,13 @@ from bytemill.curation.near import (
 )
 
 __all__ = [
+    "ContaminationIndex",
     "Features",
     "HeldOut",
+    "Item",
     "LineSettings",
     "LinearModel",
+    "Match",
     "NearDuplicates",
     "NearIndex",
     "NearSettings",
@@ -27,8 +31,10 @@ __all__ = [
     "detection_probability",
     "find_near_duplicates",
     "find_repeated_units",
+    "overlap_by_item",
     "suggested_bands",
     "threshold_at",
     "train_classifier",
+    "without_matches",
     "without_units",
 ]

@@ -264,13 +264,10 @@ class FastTextModel(QualityModel):
 
     def batch_scores(self, batch: Batch) -> NDArray[np.float64]:
         scores = np.zeros((len(batch.ends), len(self.labels)))
-        start = 0
-        for row, end in enumerate(batch.ends.tolist()):
-            text = str(batch.data[start:end], "utf-8").replace("\n", " ")
-            labels, probabilities = self._model.predict(text, k=-1, threshold=_ALL)
+        for row, text in enumerate(batch.texts()):
+            labels, probabilities = self._model.predict(text.replace("\n", " "), k=-1, threshold=_ALL)
             columns = [self._columns[label.removeprefix(_LABEL_PREFIX)] for label in labels]
             scores[row, columns] = probabilities
-            start = end
         return scores
 
 

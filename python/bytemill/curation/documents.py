@@ -32,6 +32,13 @@ class Batch:
     source: int = 0
     """Number of the input."""
 
+    def texts(self) -> Iterator[str]:
+        """Yield each document."""
+        start = 0
+        for end in self.ends.tolist():
+            yield str(self.data[start:end], "utf-8")
+            start = end
+
 
 def packed(texts: Iterable[str]) -> Batch:
     """Return texts as one batch. Lone surrogates are replaced by question marks."""

@@ -45,8 +45,7 @@ def test_found_items_are_those_of_a_plain_comparison(
     asked = [" ".join(words) for words in items]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CHUNK_IDS", chunk)
-        patch.setattr(module, "N", n)
-        found = overlap(asked, [folder, folder], tokenizer)
+        found = overlap(asked, [folder, folder], tokenizer, n=n)
     shutil.rmtree(folder)
     seen = set[tuple[str, ...]]().union(*(naive(text, n) for text in texts))
     assert list(found.found) == [bool(naive(text, n) & seen) for text in asked]
