@@ -78,12 +78,15 @@ def find(
     ],
     /,
     *inputs: options.Inputs,
-    n: Annotated[int, Parameter(validator=Number(gte=2), help="Words in a row that make a match.")] = 13,
+    n: Annotated[
+        int, Parameter(validator=Number(gte=2, lte=64), help="Words in a row that make a match.")
+    ] = 13,
     output_path: Annotated[
         Path | None,
         Parameter(name=["--output", "-o"], help="Write the matches of each document, as JSON lines."),
     ] = None,
     corpus: CorpusArguments = CorpusArguments(),  # noqa: B008  (it is immutable)
+    threads: options.Threads = None,
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -116,11 +119,11 @@ def find(
         contextlib.nullcontext() if output_path is None else open_text(output_path) as file,
     ):
         for batch in whole_documents(texts):
-            for text in batch.texts():
+            for matches in index.batch_matches(batch, threads):
                 n_documents += 1
                 number = numbers[batch.source]
                 numbers[batch.source] += 1
-                if not (matches := index.matches(text)):
+                if not matches:
                     continue
                 found.append(matches)
                 if file is not None:

@@ -1,8 +1,10 @@
 r"""Contamination: documents that have words in a row of an evaluation item too.
 
-Words are the longest runs of letters, digits and underscores (`\w`) of the case-folded text, so that case, punctuation
-and line breaks make no difference, and 13 of them in a row are an n-gram: the definition of GPT-3 (Brown et al. 2020,
-appendix C), for a length of 13. An item of fewer words has none, and is never found.
+Words are those of near duplicates: the text is normalized to NFC and lower-cased, letters and numbers count, everything
+else separates. So case, punctuation and line breaks make no difference. 13 words in a row are an n-gram, the length of
+GPT-3 (Brown et al. 2020, appendix C). An item of fewer words has none, and is never found.
+
+The core searches for hashes of n-grams; where it finds one, words are compared.
 
 >>> index = ContaminationIndex([Item("quiz:0", "How many legs do seven spiders have?")], n=5)
 >>> text = "Q: how many\nlegs do SEVEN spiders have? A: 56"
@@ -15,40 +17,29 @@ appendix C), for a length of 13. An item of fewer words has none, and is never f
 from __future__ import annotations
 
 import json
-import re
+import unicodedata
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from bytemill._core import sketch_texts
 from bytemill.corpus import Corpus, iter_texts
+from bytemill.curation.documents import Batch, packed
 from bytemill.errors import CurationError
+from bytemill.reference.duplicates import Word, words
 from bytemill.system.atomic_files import open_text
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 N = 13
 """Words of an n-gram."""
-DOCUMENT_END = "\ud800"
-"""A lone surrogate, which no decoded text has: a word that is in no n-gram."""
-_WORD = re.compile(rf"\w+|{DOCUMENT_END}")
-_FACTOR = 0x9E3779B97F4A7C15
-"""Odd, so that each word of an n-gram changes its hash."""
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words that are compared.
-
-    >>> words_of("Don't   SHOUT, Straße_2!")
-    ['don', 't', 'shout', 'strasse_2']
-    """
-    return [word for word in _WORD.findall(text.casefold()) if word != DOCUMENT_END]
+MAX_N = 64
 
 
 class GramIndex:
@@ -56,55 +47,47 @@ class GramIndex:
 
     Args:
         texts: The texts.
-        n: Words of an n-gram.
+        n: Words of an n-gram, at most 64.
     """
 
-    def __init__(self, texts: Iterable[str], n: int = N) -> None:
+    def __init__(self, texts: Sequence[str], n: int = N) -> None:
         self.n = n
-        self._numbers: dict[
-            str, int
-        ] = {}  # of words, from 1; 0 stands for all others and for the end of a document
-        self.texts_of: dict[tuple[int, ...], list[int]] = {}
-        """Numbers of the texts that have an n-gram."""
-        self.n_texts = self.n_short = 0
+        self._numbers: dict[str, int] = {}  # of words
+        self._texts_of: dict[tuple[int, ...], list[int]] = {}
+        long: list[str] = []
         for number, text in enumerate(texts):
-            ids = [self._numbers.setdefault(word, len(self._numbers) + 1) for word in words_of(text)]
-            self.n_texts += 1
-            self.n_short += len(ids) < n
-            for gram in dict.fromkeys(zip(*(ids[first:] for first in range(n)), strict=False)):
-                self.texts_of.setdefault(gram, []).append(number)
-        grams = np.array(list(self.texts_of), dtype=np.int64).reshape(-1, n)
-        self._hashes = np.unique(_hashes(grams))
+            ids = [self._numbers.setdefault(word.text, len(self._numbers)) for word in words(text)]
+            if len(ids) >= n:
+                long.append(text)
+            for gram in dict.fromkeys(_grams(ids, n)):
+                self._texts_of.setdefault(gram, []).append(number)
+        self.n_short = len(texts) - len(long)
+        """Number of texts with too few words for an n-gram."""
+        batch = packed(long)
+        self._hashes = np.unique(sketch_texts(batch.data, batch.ends, n)[1])
 
-    def ids(self, folded: str) -> NDArray[np.int64]:
-        """Return the words of a case-folded text as numbers; 0 for words that no text has."""
-        words = _WORD.findall(folded)
-        return np.fromiter(map(self._numbers.get, words, repeat(0)), np.int64, len(words))
+    def may_have(self, batch: Batch, num_threads: int | None = None) -> NDArray[np.bool_]:
+        """Return for each document whether the hash of one of its n-grams is in the index, shape (n_documents,)."""
+        _, grams, ends = sketch_texts(batch.data, batch.ends, self.n, num_threads)
+        if not len(grams) or not len(self._hashes):
+            return np.zeros(len(batch.ends), np.bool_)
+        at = np.minimum(np.searchsorted(self._hashes, grams), len(self._hashes) - 1)
+        n_before = np.concatenate([[0], np.cumsum(self._hashes[at] == grams)])
+        stops = ends.astype(np.int64)
+        return n_before[stops] > n_before[np.concatenate([[0], stops[:-1]])]
 
-    def find(self, ids: NDArray[np.int64]) -> list[tuple[int, list[int]]]:
-        """Return the positions of n-grams of the index, ascending, each with the numbers of its texts."""
-        if len(ids) < self.n or not len(self._hashes):
-            return []
-        n_known = np.cumsum(np.concatenate([[0], ids > 0]))
-        starts = np.flatnonzero(n_known[self.n :] - n_known[: -self.n] == self.n)
-        if not len(starts):
-            return []
-        grams = np.lib.stride_tricks.sliding_window_view(ids, self.n)[starts]
-        hashes = _hashes(grams)
-        at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        is_known = self._hashes[at] == hashes
-        rows = cast("list[list[int]]", grams[is_known].tolist())
-        pairs = zip(starts[is_known].tolist(), map(tuple, rows), strict=True)
-        # Others may have the same hash.
-        return [(start, self.texts_of[gram]) for start, gram in pairs if gram in self.texts_of]
+    def find(self, own: Sequence[Word]) -> list[tuple[int, list[int]]]:
+        """Return the positions of n-grams of the index among words, each with the numbers of its texts."""
+        ids = [self._numbers.get(word.text, -1) for word in own]
+        return [
+            (position, self._texts_of[gram])
+            for position, gram in enumerate(_grams(ids, self.n))
+            if gram in self._texts_of
+        ]
 
 
-def _hashes(grams: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a hash of each row."""
-    found = np.zeros(len(grams), dtype=np.uint64)
-    for column in grams.T:
-        found = found * np.uint64(_FACTOR) + column.astype(np.uint64)
-    return found
+def _grams(ids: Sequence[int], n: int) -> Iterator[tuple[int, ...]]:
+    return zip(*(ids[first:] for first in range(n)), strict=False)
 
 
 @dataclass(frozen=True)
@@ -123,7 +106,7 @@ class Match:
 
     item: str
     start: int
-    """Where they start in the document, in characters."""
+    """Where they start in the document, in characters of its NFC."""
     end: int
     n_words: int
 
@@ -146,15 +129,15 @@ class ContaminationIndex:
         n: Words of an n-gram.
 
     Raises:
-        CurationError: If there is no item that is long enough, or `n` is below 2.
+        CurationError: If there is no item that is long enough, or `n` is not 2 to 64.
     """
 
     def __init__(self, items: Iterable[Item], n: int = N) -> None:
-        if n < 2:
-            raise CurationError(f"n is {n}; it must be at least 2", hint="try 13")
+        if not 2 <= n <= MAX_N:
+            raise CurationError(f"n is {n}; it must be 2 to {MAX_N}", hint="try 13")
         self.items = list(items)
         self.n = n
-        self._index = GramIndex((item.text for item in self.items), n)
+        self._index = GramIndex([item.text for item in self.items], n)
         if self.n_short == len(self.items):
             raise CurationError(
                 f"none of {len(self.items):,} items has {n} words, which it needs to be found", hint="lower n"
@@ -175,44 +158,42 @@ class ContaminationIndex:
 
         N-grams of an item that overlap or touch are one match.
         """
-        folded = text.casefold()
-        found = self._index.find(self._index.ids(folded))
-        if not found:
-            return []
-        runs: dict[int, list[list[int]]] = {}
-        for position, numbers in found:
-            for number in numbers:
-                own = runs.setdefault(number, [])
-                if own and position <= own[-1][1]:
-                    own[-1][1] = position + self.n
-                else:
-                    own.append([position, position + self.n])
-        spans = [match.span() for match in _WORD.finditer(folded)]
-        offset_of = _original_offsets(text, folded)
+        return self._located(text) if self._index.may_have(packed([text]), 1)[0] else []
+
+    def batch_matches(self, batch: Batch, num_threads: int | None = None) -> list[list[Match]]:
+        """Return the matches of each of many documents, faster than one by one."""
+        found = self._index.may_have(batch, num_threads)
         return [
-            Match(
-                self.items[number].name,
-                offset_of[spans[first][0]],
-                offset_of[spans[last - 1][1] - 1] + 1,
-                last - first,
-            )
+            self._located(text) if may_have else []
+            for may_have, text in zip(found.tolist(), batch.texts(), strict=True)
+        ]
+
+    def _located(self, text: str) -> list[Match]:
+        own = list(words(text))
+        runs: dict[int, list[list[int]]] = {}
+        for position, numbers in self._index.find(own):
+            for number in numbers:
+                known = runs.setdefault(number, [])
+                if known and position <= known[-1][1]:
+                    known[-1][1] = position + self.n
+                else:
+                    known.append([position, position + self.n])
+        return [
+            Match(self.items[number].name, own[first].start, own[last - 1].end, last - first)
             for number in sorted(runs)
             for first, last in runs[number]
         ]
 
 
-def _original_offsets(text: str, folded: str) -> Sequence[int]:
-    """Return for each character of a case-folded text the offset of the one that it comes from."""
-    if len(text) == len(folded):
-        return range(len(text))
-    return [offset for offset, character in enumerate(text) for _ in character.casefold()]
-
-
 def without_matches(text: str, matches: Iterable[Match]) -> str:
-    """Return a text without the words of matches."""
+    """Return a text without the words of matches, in NFC unless it is ASCII or there are none."""
+    matches = sorted(matches, key=lambda match: match.start)
+    if not matches:
+        return text
+    text = unicodedata.normalize("NFC", text)
     parts: list[str] = []
     end = 0
-    for match in sorted(matches, key=lambda match: match.start):
+    for match in matches:
         parts.append(text[end : max(end, match.start)])
         end = max(end, match.end)
     return "".join([*parts, text[end:]])

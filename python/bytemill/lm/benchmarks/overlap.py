@@ -6,27 +6,27 @@ Words and n-grams are those of `bytemill.curation.contamination`. N-grams do not
 from __future__ import annotations
 
 import codecs
-import re
+import unicodedata
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bytemill.curation.contamination import DOCUMENT_END, GramIndex, N
+from bytemill.curation.contamination import GramIndex, N
+from bytemill.curation.documents import packed
 from bytemill.lm.batches import JoinedShards
+from bytemill.reference.duplicates import words
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from bytemill.lm.batches import TokenSequence
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 _CHUNK_IDS = 1 << 19
 """Ids that are decoded at a time."""
-_CHARACTER = re.compile(r"\w")
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ def overlap(
     total, n_before = sum(map(len, shards)), 0
     for tokens in shards:
         search = _Search(index, found)
-        for n_done, text in _texts(tokens, tokenizer):
-            search.add(text)
+        for n_done, documents in _texts(tokens, tokenizer):
+            search.add(documents)
             if progress:
                 progress(n_before + n_done, total)
-        search.add(DOCUMENT_END)
+        search.add(["", ""])
         n_before += len(tokens)
     return Overlap(tuple(number in found for number in range(len(texts))), index.n_short, total)
 
@@ -80,23 +80,37 @@ class _Search:
 
     def __init__(self, index: GramIndex, found: set[int]) -> None:
         self._index, self._found = index, found
-        self._held = ""
-        self._before: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._held = (
+            ""  # the last words of a document: the last one may continue, and those before begin n-grams
+        )
 
-    def add(self, text: str) -> None:
-        text = self._held + text.casefold()
-        end = len(text)
-        while end and _CHARACTER.match(text, end - 1):
-            end -= 1  # the last word may continue
-        text, self._held = text[:end], text[end:]
-        ids = np.concatenate([self._before, self._index.ids(text)])
-        self._before = ids[max(0, len(ids) - self._index.n + 1) :]
-        for _, texts in self._index.find(ids):
-            self._found.update(texts)
+    def add(self, documents: Sequence[str]) -> None:
+        """Search a part of the stream: the rest of a document, whole ones, and the start of one, or only the first."""
+        texts = [self._held + documents[0], *documents[1:]]
+        last = texts[-1]
+        end = len(last)
+        while end and unicodedata.category(last[end - 1])[0] in "LMN":
+            end -= 1
+        texts[-1] = last[:end]
+        self._held = _last_words(texts[-1], self._index.n) + last[end:]
+        for text in compress(texts, self._index.may_have(packed(texts))):
+            for _, numbers in self._index.find(list(words(text))):
+                self._found.update(numbers)
 
 
-def _texts(tokens: TokenSequence, tokenizer: Tokenizer) -> Iterator[tuple[int, str]]:
-    """Yield the text of ids in parts, with the number of ids so far; special tokens end documents."""
+def _last_words(text: str, n: int) -> str:
+    """Return the end of a text that has its last `n` words."""
+    n_characters = 16 * n
+    while n_characters < len(text):
+        end = unicodedata.normalize("NFC", text[-n_characters:])
+        if len(own := list(words(end))) > n:  # the first one may be cut
+            return end[own[-n].start :]
+        n_characters *= 2
+    return text
+
+
+def _texts(tokens: TokenSequence, tokenizer: Tokenizer) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of ids so far and the text of the next ones, by documents, which special tokens end."""
     special = np.array(sorted(tokenizer.special_tokens.values()), dtype=np.int64)
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     previous: list[int] = []
@@ -112,6 +126,6 @@ def _texts(tokens: TokenSequence, tokenizer: Tokenizer) -> Iterator[tuple[int, s
             if end == len(ids):
                 parts.append(decoder.decode(data))
             else:
-                parts += (decoder.decode(data, final=True), DOCUMENT_END)
+                parts.append(decoder.decode(data, final=True))
                 previous = []
-        yield min(start + _CHUNK_IDS, len(tokens)), "".join(parts)
+        yield min(start + _CHUNK_IDS, len(tokens)), parts
