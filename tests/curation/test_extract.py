@@ -1,6 +1,5 @@
 """Text of web pages."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +76,7 @@ def test_html_files_and_responses_are_documents_of_a_corpus(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def without_resiliparse(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def without_resiliparse(monkeypatch: pytest.MonkeyPatch) -> None:
     import bytemill.corpus.formats as formats  # noqa: PLR0402
 
     real = formats.import_module
@@ -88,7 +87,6 @@ def without_resiliparse(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return real(name)
 
     monkeypatch.setattr(formats, "import_module", import_module)
-    yield
 
 
 @pytest.mark.usefixtures("without_resiliparse")

@@ -25,6 +25,18 @@ app = App(
 )
 
 app.command("bytemill.cli.data_get:app", name="get", help="Download a well-known text.", sort_key=5)
+app.command(
+    "bytemill.cli.data_contamination:app",
+    name="contamination",
+    help="Search documents for evaluation items.",
+    sort_key=7,
+)
+app.command(
+    "bytemill.cli.data_classifier:app",
+    name="classifier",
+    help="Tell documents apart by examples.",
+    sort_key=6,
+)
 
 
 @app.command(

@@ -12,6 +12,7 @@ EXTRA_OF = {
     "fasttext": "curate",
     "gguf": "formats",
     "huggingface_hub": "hub",
+    "safetensors": "curate",
     "scipy": "lm",
     "sentencepiece": "any",
     "tiktoken": "formats",
