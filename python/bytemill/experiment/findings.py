@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bytemill.analysis.intervals import interval, sampled_sums
 from bytemill.comparison.figures import FIGURES
-from bytemill.comparison.intervals import interval, sampled_sums
 from bytemill.errors import RunConfigError
 from bytemill.experiment.results import (
     ScoredDocuments,
