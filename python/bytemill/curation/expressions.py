@@ -53,9 +53,11 @@ class Expression:
         if len(source) > _MAX_CHARACTERS:
             raise CurationError(f"an expression has {len(source):,} characters", hint="write several rules")
         try:
-            tree = ast.parse(source.strip(), mode="eval").body
+            tree = ast.parse(f"({source}\n)", mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise CurationError(f"{source!r} is not an expression", hint="write words < 50") from error
+        if isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
+            raise CurationError(f"{source!r} is not an expression", hint="write words < 50")
         names: set[str] = set()
         self._evaluate = self._compiled(tree, names)
         self.names = tuple(sorted(names))

@@ -11,12 +11,12 @@ from bytemill.corpus.html import whole_file
 from bytemill.corpus.readers import FileReader
 from bytemill.corpus.streams import OpenFile, open_stream
 from bytemill.corpus.warc import warc_records
-from bytemill.curation.documents import whole_documents
+from bytemill.curation.documents import joined
 from bytemill.curation.steps import Page, Payload
 from bytemill.errors import CorpusError, CurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from bytemill.corpus import Corpus, DocumentBatch
     from bytemill.corpus.documents import CorpusRange
@@ -116,8 +116,7 @@ class UnitReader:
             by_rows=whole.by_rows and first == whole.first,
             stop=whole.stop if last == whole.last else None,
         )
-        reader = _Range(self.corpus, part)
-        for batch in whole_documents(reader):
+        for batch in joined(self._counted(part)):
             begin, source = 0, self.corpus.source_names[batch.source]
             for end in batch.ends.tolist():
                 n_read = min(whole.n_bytes, n_read + end - begin)
@@ -125,23 +124,14 @@ class UnitReader:
                 page.source_number = batch.source
                 yield page, n_read
                 begin = end
-        self.n_broken += reader.n_broken
 
-
-class _Range:
-    """A part of a corpus, as a source of documents."""
-
-    def __init__(self, corpus: Corpus, part: CorpusRange) -> None:
-        self._corpus = corpus
-        self._part = part
-        self.n_broken = 0
-
-    def read(self) -> Generator[DocumentBatch]:
-        """See `DocumentSource`."""
-        with closing(self._corpus.read_range(self._part)) as batches:
+    def _counted(self, part: CorpusRange) -> Iterator[DocumentBatch]:
+        n_broken = 0
+        with closing(self.corpus.read_range(part)) as batches:
             for batch in batches:
-                self.n_broken = batch.after.counts.n_broken
+                n_broken = batch.after.counts.n_broken
                 yield batch
+        self.n_broken += n_broken
 
 
 def check_inputs(corpus: Corpus, first_step: str) -> None:

@@ -30,7 +30,7 @@ _EMAIL = re.compile(
 _PHONE = re.compile(
     r"""(?<![\w.,/+$€£¥#=-])
     (?:
-        \+[1-9]\d{0,2}(?:[ .-]?\(?\d{1,4}\)?){2,6}          # international
+        \+[1-9]\d{0,2}(?:[ .-]?(?:\(\d{1,4}\)|\d{1,4})){2,6}     # international
       | (?:1[ .-]?)?(?:\([2-9]\d\d\)[ .-]{0,2}|[2-9]\d\d[ .-]?)\d{3}[ .-]?\d{4}   # North American
       | 0\d{1,4}[ /-]\d{2,4}(?:[ -]\d{2,4}){1,3}            # national, in groups
     )
@@ -73,8 +73,9 @@ def mask_ip_addresses(text: str) -> tuple[str, int]:
     >>> mask_ip_addresses("192.0.2.146 and 2001:db8::1, with version 1.2.3.4")
     ('|||IP_ADDRESS||| and |||IP_ADDRESS|||, with version 1.2.3.4', 2)
     """
-    text, n_4 = _masked(_IPV4, IP, text, lambda _: True)
+    # Addresses of version 6 may end with one of version 4.
     text, n_6 = _masked(_IPV6, IP, text, _is_ipv6) if ":" in text else (text, 0)
+    text, n_4 = _masked(_IPV4, IP, text, lambda _: True)
     return text, n_4 + n_6
 
 

@@ -188,6 +188,8 @@ for _name, _class in (
     ("language", "language:Language"),
     ("mask", "mask:Mask"),
     ("rules", "rules:Rules"),
+    ("classifier", "classifier_step:Classifier"),
+    ("contamination", "contamination_step:Contamination"),
 ):
     register_step(StepKind(_name, f"bytemill.curation.{_class}"))
 for _name, _class in (("lines", "lines_step:Lines"), ("near", "near_step:Near")):

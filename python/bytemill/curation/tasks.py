@@ -130,7 +130,7 @@ def with_decisions(stage: Stage, pages: Iterable[Page], decisions: Sequence[Deci
                     f"{each.step} now changes document {page.id} of {page.source} in another way",
                     hint="run data curate on the corpus again with this recipe",
                 )
-            page.measurements[each.step] = {**(before or {}), **now}
+            page.measurements[each.step] = {**before, **now} if each.is_fixed and before else now
         yield page
 
 
@@ -206,7 +206,8 @@ def _continued(context: CurationContext, item: UnitItem, part: dict[str, Any]) -
 def write_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
     """Write the documents of a unit that stay and those that go, and count them."""
     stage, recipe = context.stage, context.recipe
-    if (known := stage.result(item.name)) is not None:
+    known = stage.result(item.name)
+    if known is not None and all(is_there(context.target, output) for output in known["outputs"]):
         return known
     assert item.part is not None  # noqa: S101
     funnel = empty_funnel(recipe)

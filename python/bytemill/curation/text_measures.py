@@ -77,7 +77,7 @@ def gopher_quality(text: str, words: Sequence[str]) -> dict[str, Any]:
         "alphabetic_words": _ratio(
             sum(word.isalpha() or any(map(str.isalpha, word)) for word in words), len(words)
         ),
-        "stop_words": len(_STOP_WORDS.intersection(words)),
+        "stop_words": len(_STOP_WORDS.intersection(map(str.lower, words))),
     }
 
 
