@@ -256,6 +256,7 @@ def write_findings(findings: "Findings") -> None:
         means_table,
         pairs_table,
         predictions_table,
+        tasks_table,
         trials_table,
     )
 
@@ -273,6 +274,7 @@ def write_findings(findings: "Findings") -> None:
             pairs_table(findings, model),
             learning_table(findings, model),
             hellaswag_table(findings, model),
+            tasks_table(findings, model),
             predictions_table(findings, model),
         ):
             if len(rows) > 1:

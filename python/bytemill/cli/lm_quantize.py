@@ -6,14 +6,12 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.lm_interchange import Folder
+from bytemill.cli.lm_interchange import MODEL_HELP, Folder, usable_path
 from bytemill.storage import shown
 
 
 def quantize(
-    model: Annotated[
-        Path, Parameter(name="MODEL", help="Run folder, one of its checkpoints, or an imported model.")
-    ],
+    model: Annotated[Path, Parameter(name="MODEL", help=MODEL_HELP)],
     /,
     *,
     destination: Folder,
@@ -38,10 +36,11 @@ def quantize(
     from bytemill.lm.interchange.quantized_folder import quantize_saved_model
     from bytemill.system.units import format_count
 
+    usable = usable_path(model, quiet=quiet)
     with ProgressDisplay(quiet=quiet) as display:
         display.step("quantizing the model")
         quantized = quantize_saved_model(
-            model,
+            usable,
             destination,
             bits,
             scales,

@@ -22,6 +22,7 @@ from bytemill.experiment.documents import END, StoredText, store_text
 from bytemill.experiment.results import StudyFolder, read_rates
 from bytemill.experiment.scoring import common_context
 from bytemill.experiment.study import TokenizerSource, tokenizer_sources
+from bytemill.lm.benchmarks.evaluate import load_tasks
 from bytemill.lm.planning import flops_per_token, n_parameters, parameters_by_part
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill.experiment.study import Study
+    from bytemill.lm.benchmarks.evaluate import TaskItems
     from bytemill.lm.model_config import ModelConfig
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -193,6 +195,12 @@ class StudyInputs:
     def tuning_text(self) -> StoredText:
         """The text that learning rates are chosen on."""
         return self._store("tuning", self.study.text.tuning, self.study.text.validation_bytes)
+
+    @cached_property
+    def tasks(self) -> list[TaskItems]:
+        """The tasks that models are scored on."""
+        named = [entry.partition("=") for entry in self.study.tasks]
+        return load_tasks([f"{name}={file and self.base / file}" for name, _, file in named], option="tasks")
 
     def _store(self, name: str, inputs: tuple[str, ...], limit: int | None) -> StoredText:
         self.report(f"reading the text {name}")

@@ -129,6 +129,7 @@ def plan_study(
     own = StudyFolder(Path(Path(path).stem if folder is None else folder))
     own.claim(Path(path))
     study_inputs = StudyInputs(study, own.path, Path(path).parent, report)
+    _ = study_inputs.tasks  # a wrong one is an error now
     is_measured = probe or study.budget.equal == "time"
     rates = probe_rates(study_inputs, report) if is_measured else study_inputs.rates or {}
     share, is_searched = study.learning_rate.share, bool(study.learning_rate.search)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from bytemill.comparison.figures import FIGURES
-from bytemill.experiment.statistics import LEARNED_SHARE
+from bytemill.experiment.statistics import LEARNED_SHARE, mean, paired_difference
 from bytemill.report import Figure, Interval, Series, Table, interval_chart, line_chart, render
 from bytemill.system.units import format_bytes, format_count
 
@@ -77,6 +77,35 @@ def hellaswag_table(findings: Findings, model: str) -> Rows:
             counts = f"{own[0]['n_items']:,}", f"{own[0]['n_unaligned']:,}"
             rows.append((tokenizer, *(f"{mean:.2%}" for mean in means), *counts))
     return rows
+
+
+def tasks_table(findings: Findings, model: str) -> Rows:
+    """Accuracy on tasks, the mean over the seeds, and the difference from the first tokenizer, paired by seed."""
+    rows: Rows = [("task", "items", "tokenizer", "accuracy", "− the first", "p")]
+    scores: dict[tuple[str, str, str], dict[str, dict[int, float]]] = {}
+    for tokenizer in findings.tokenizers:
+        for result in findings.of_arm(model, tokenizer):
+            for title, own in result.get("tasks", {}).items():
+                for measure, value in own["accuracy"].items():
+                    arms = scores.setdefault((title, measure, f"{own['n_items']:,}"), {})
+                    arms.setdefault(tokenizer, {})[result["seed"]] = value
+    for (title, measure, n_items), arms in scores.items():
+        first = next(iter(arms.values()))
+        for number, (tokenizer, own) in enumerate(arms.items()):
+            seeds = sorted(own.keys() & first.keys()) if number else []
+            compared = (
+                paired_difference([own[s] for s in seeds], [first[s] for s in seeds]) if seeds else None
+            )
+            p = "–" if compared is None or compared.p is None else _p(compared.p)
+            name = (f"{title}, {measure}", n_items, tokenizer)
+            rows.append((*name, _share(mean(list(own.values()))), _share(compared, "+"), p))
+    return rows
+
+
+def _share(own: Mean | None, sign: str = "") -> str:
+    if own is None:
+        return "–"
+    return f"{own.value:{sign}.2%}" + ("" if own.half_width is None else f" ± {own.half_width:.2%}")
 
 
 def learning_table(findings: Findings, model: str) -> Rows:
@@ -195,6 +224,7 @@ def _model(findings: Findings, model: str, number: int) -> dict[str, Any]:
             "HellaSwag: means over the seeds, which small models do not tell apart",
             hellaswag_table(findings, model),
         ),
+        "tasks": _table("Tasks: means over the seeds with 95 % intervals", tasks_table(findings, model)),
         "samples": [
             (findings.name_of(result), sample["prompt"], sample["text"])
             for result in findings.results

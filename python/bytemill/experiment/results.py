@@ -112,6 +112,12 @@ class _HellaSwag(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Task(Record):
+    n_items: Size
+    accuracy: dict[Shown, NotNegative]
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Continued(Record):
     prompt: Shown
     text: Shown
@@ -147,6 +153,8 @@ class _Result(Record):
     n_scored_tokens: dict[Name, Positive] = field(default_factory=dict[str, int])
     context: dict[Name, _Context] = field(default_factory=dict[str, _Context])
     hellaswag: _HellaSwag | None = None
+    tasks: dict[Shown, _Task] = field(default_factory=dict[str, _Task])
+    """Scores by the title of each task."""
     samples: list[_Continued] = field(default_factory=list[_Continued])
 
 

@@ -148,6 +148,7 @@ class _Run:
     def finish(self) -> None:
         study_inputs, folder = self._inputs, self._folder
         # Everything that can be wrong is found before the first model is trained.
+        _ = study_inputs.tasks
         if self._study.budget.equal == "time":
             probe_rates(study_inputs, self._report)
         write_json(

@@ -153,6 +153,8 @@ class Study(Settings):
     """Points of the learning curves."""
     hellaswag: str = ""
     """HellaSwag file to score every model on at the end."""
+    tasks: Names = ()
+    """Tasks of `bytemill lm eval` to score every model on at the end, such as "gsm8k=test.jsonl"."""
     prompts: Names = ()
     """Beginnings that every model continues at the end."""
 

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
+from bytemill.lm.kernels.common_order import common_order
 from bytemill.lm.loss import mean_losses
 from bytemill.lm.model_config import FEED_FORWARDS, NORMS, ModelConfig
 from bytemill.lm.residual import FORMS
@@ -458,7 +459,7 @@ class RotaryEmbedding(Module):
         d_k: Width of the vectors, an even number.
         max_seq_len: Number of positions.
         device: Device of the tables.
-        frequencies: Replaces θ^(−2i/d_k), the radians per position of each pair; (d_k / 2,) in float64 on the CPU.
+        frequencies: Replaces θ^(−2i/d_k), the radians per position of each pair; (d_k / 2,) on the CPU.
             A pair of frequency 0 is not rotated.
         magnitude: Factor of the rotated pairs.
     """
@@ -514,12 +515,12 @@ class RotaryEmbedding(Module):
 def sinusoids(n_positions: int, d_model: int, theta: float = 10_000.0) -> Tensor:
     """Return (n_positions, d_model): alternating sin and cos of position · θ^(−2i/d_model) (Vaswani et al. 2017)."""
     angles = _angles(rotary_frequencies(theta, d_model), n_positions)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).float()
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
 def _angles(frequencies: Tensor, n_positions: int) -> Tensor:
-    """Return (n_positions, n_frequencies) in float64."""
-    return torch.outer(torch.arange(n_positions, dtype=torch.float64, device="cpu"), frequencies)
+    """Return (n_positions, n_frequencies) in float32: models of other programs are trained with its roundings."""
+    return torch.outer(torch.arange(n_positions, dtype=torch.float32, device="cpu"), frequencies.float())
 
 
 def scaled_dot_product_attention(
@@ -1077,6 +1078,10 @@ class TransformerLM(Module):
     def forward(self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Compute the logits of the next id at each position.
 
+        In evaluation mode and without a cache, kernels "auto" on the CPU compute in the order of transformers, so that
+        logits in float32 are those of transformers but for what the two programs compute differently. `hidden` and
+        `logits` take half the time there.
+
         Args:
             ids: (..., n_tokens); with a cache (batch, n_tokens).
             cache: Keys and values of the preceding tokens; those of `ids` are appended.
@@ -1085,8 +1090,9 @@ class TransformerLM(Module):
         Raises:
             ValueError: There are more positions than the context length.
         """
-        x = self.hidden(ids, cache)
-        return self.logits(x[..., -1:, :] if last_only else x)
+        with common_order(not self.training and cache is None):
+            x = self.hidden(ids, cache)
+            return self.logits(x[..., -1:, :] if last_only else x)
 
     def loss(self, ids: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
         """Compute `cross_entropy(model(ids), targets, z_loss)`; kernels other than scratch never store all logits."""
