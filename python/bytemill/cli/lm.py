@@ -638,5 +638,5 @@ app.command(
     sort_key=9,
     help_epilogue="""Examples:
   bytemill lm quantize mine -o mine-int8
-  bytemill lm quantize mine -o mine-int4 --bits 4 --scales least-squares""",
+  bytemill lm quantize mine -o mine-int4 --bits 4""",
 )

@@ -1260,12 +1260,13 @@ class TransformerLM(Module):
         return narrowed(x) if self.narrow_residual else x
 
     def n_parameters(self, *, non_embedding: bool = False) -> int:
-        """Return the number of parameters; a shared tensor counts once.
+        """Return the number of parameters, quantized ones included; a shared tensor counts once.
 
         Args:
             non_embedding: Exclude token and position embeddings, but not an untied output layer.
         """
         n_parameters = sum(parameter.numel() for parameter in self.parameters())
+        n_parameters += sum(getattr(module, "n_weights", 0) for module in self.modules())
         if non_embedding:
             n_parameters -= self.token_embeddings.weight.numel()
             if self.config.position == "learned":
