@@ -835,6 +835,33 @@ class KVCache:
         for layer in self.layers:
             layer.keep_rows(rows)
 
+    def align(self, n_positions: int) -> None:
+        """Set the number of positions: what all sequences begin with, is cut off or becomes more padding.
+
+        Args:
+            n_positions: No fewer than a sequence has without its padding.
+        """
+        self.n_padding = (self._padding() + (n_positions - self.n_positions)).clamp_min(0)
+        for layer in self.layers:
+            layer.align(n_positions)
+        self.n_positions = n_positions
+
+    def put(self, rows: list[int], source: KVCache) -> None:
+        """Replace sequences by all those of another cache, in this order; their last tokens become the last ones here.
+
+        Args:
+            rows: The sequences to replace.
+            source: A cache of the same model with at most as many positions.
+        """
+        padding = self._padding().clone()
+        padding[rows] = source._padding() + (self.n_positions - source.n_positions)
+        self.n_padding = padding if bool(padding.any()) else None
+        for layer, own in zip(self.layers, source.layers, strict=True):
+            layer.put(rows, own)
+
+    def _padding(self) -> Tensor:
+        return torch.zeros(self.batch_size, dtype=torch.int64) if self.n_padding is None else self.n_padding
+
     def mask(self, layer: LayerCache, n_tokens: int, window: int | None, device: torch.device) -> Tensor:
         """Return the causal mask of new tokens in a layer, (n_tokens, n_keys) or (batch, 1, n_tokens, n_keys)."""
         n_padding = None if self.n_padding is None else (self.n_padding - layer.n_dropped).clamp_min(0)
@@ -873,6 +900,32 @@ class LayerCache:
     def keep_rows(self, rows: list[int]) -> None:
         """Keep only these sequences, in this order."""
         self.keys, self.values = self.keys[rows], self.values[rows]
+
+    @property
+    def by_position(self) -> list[Tensor]:
+        """The tensors whose last but one dimension has a place for each kept position."""
+        return [self.keys, self.values]
+
+    def align(self, n_positions: int) -> None:
+        """Set the number of positions, of which the last ones stay; see `KVCache.align`."""
+        move_positions(self.by_position, self.n_positions, n_positions)
+        self.n_positions = n_positions
+
+    def put(self, rows: list[int], source: LayerCache) -> None:
+        """Replace sequences by all those of another cache; see `KVCache.put`."""
+        for cached, new in zip(self.by_position, source.by_position, strict=True):
+            here, there = (min(n, cached.shape[-2]) for n in (self.n_positions, source.n_positions))
+            cached[rows, ..., : here - there, :] = 0
+            cached[rows, ..., here - there : here, :] = new[..., :there, :].to(cached.dtype)
+
+
+def move_positions(tensors: list[Tensor], n_before: int, n_after: int) -> None:
+    """Move the last positions so that they end at another number; zeros, which are finite, come before them."""
+    for cached in tensors:
+        before, after = (min(n, cached.shape[-2]) for n in (n_before, n_after))
+        moved = cached[..., max(0, before - after) : before, :].clone()
+        cached[..., : after - moved.shape[-2], :] = 0
+        cached[..., after - moved.shape[-2] : after, :] = moved
 
 
 class WindowCache(LayerCache):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.errors import RunConfigError
 from bytemill.lm.batches import key_of
 from bytemill.lm.device import shared_cores
-from bytemill.lm.generation.decoding import sample_continuations
+from bytemill.lm.generation.decoding import continuations
 from bytemill.lm.generation.sampling import SamplingParameters
 from bytemill.lm.generation.text_generation import TextStream, ids_without_token, prompt_ids
 from bytemill.lm.item_results import ItemResults, items_hash, results_identity
@@ -25,7 +25,7 @@ from bytemill.lm.tuning.rewards import chosen_letter, gsm8k_number, last_number
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bytemill.lm.generation.decoding import NextToken
     from bytemill.lm.model import TransformerLM
@@ -218,19 +218,16 @@ def evaluate_answers(
         prompts = {number: _prompt(tokenizer, items[number], bos_id, options.chat) for number in remaining}
         kept = {number: ids[-n_prompt:] for number, ids in prompts.items()}
         remaining.sort(key=lambda number: len(kept[number]))  # little padding
-        n_prompts = max(1, batch_size // options.n_samples)
-        for batch in (remaining[at : at + n_prompts] for at in range(0, len(remaining), n_prompts)):
-            answers = generator.answers(batch, [kept[number] for number in batch])
-            for number, own in zip(batch, answers, strict=True):
-                known.add(
-                    {
-                        "item": number,
-                        "answers": [text for text, _, _ in own],
-                        "n_tokens": sum(n for _, n, _ in own),
-                        "n_unfinished": sum(not is_ended for _, _, is_ended in own),
-                        "n_cut": int(len(kept[number]) < len(prompts[number])),
-                    }
-                )
+        for number, own in generator.answers({number: kept[number] for number in remaining}, batch_size):
+            known.add(
+                {
+                    "item": number,
+                    "answers": [text for text, _, _ in own],
+                    "n_tokens": sum(n for _, n, _ in own),
+                    "n_unfinished": sum(not is_ended for _, _, is_ended in own),
+                    "n_cut": int(len(kept[number]) < len(prompts[number])),
+                }
+            )
             if progress:
                 progress(len(known.lines), len(items))
         return answer_score(items, known.lines, forms)
@@ -243,8 +240,12 @@ def _prompt(tokenizer: Tokenizer, item: AnswerItem, bos_id: int | None, chat: bo
     return [*([] if ids and bos_id is None else prompt_ids(tokenizer, "", bos_id)), *ids]
 
 
+_Answer = tuple[str, int, bool]
+"""The text of a sample, its number of tokens, and whether it ended by itself."""
+
+
 class _Generator:
-    """Generates the answers to batches of prompts."""
+    """Generates the answers to prompts."""
 
     def __init__(self, model: TransformerLM, tokenizer: Tokenizer, options: AnswerOptions) -> None:
         self._model, self._tokenizer, self._options = model, tokenizer, options
@@ -252,34 +253,39 @@ class _Generator:
         self._excluded = ids_without_token(tokenizer, model.config.vocab_size)
 
     def answers(
-        self, numbers: Sequence[int], prompts: Sequence[Sequence[int]]
-    ) -> list[list[tuple[str, int, bool]]]:
-        """Return for each prompt the text of each sample, its number of tokens, and whether it ended by itself."""
+        self, prompts: Mapping[int, Sequence[int]], n_rows: int
+    ) -> Iterator[tuple[int, list[_Answer]]]:
+        """Yield the number of each prompt and its samples, as they end; `n_rows` are generated together."""
         options = self._options
-        rows = [(number, sample) for number in numbers for sample in range(options.n_samples)]
-        streams = [TextStream(self._tokenizer, options.stop) for _ in rows]
-        texts = ["" for _ in rows]
+        rows = [(number, sample) for number in prompts for sample in range(options.n_samples)]
+        streams: dict[int, TextStream] = {}
+        texts: dict[int, str] = {}
+        found: dict[int, dict[int, _Answer]] = {number: {} for number in prompts}
 
         def is_last(token: NextToken) -> bool:
-            texts[token.sample] += streams[token.sample].feed(token.id)
-            return streams[token.sample].stopped
+            row = token.sample
+            if row not in streams:
+                streams[row], texts[row] = TextStream(self._tokenizer, options.stop), ""
+            texts[row] += streams[row].feed(token.id)
+            return streams[row].stopped
 
-        found = sample_continuations(
+        for row, ids in continuations(
             self._model,
-            [prompt for prompt in prompts for _ in range(options.n_samples)],
+            [prompts[number] for number, _ in rows],
             options.max_tokens,
-            parameters=SamplingParameters(temperature=options.temperature),
             seeds=[key_of(options.seed, number, sample) >> 1 for number, sample in rows],
+            n_rows=n_rows,
+            parameters=SamplingParameters(temperature=options.temperature),
             stop_ids=self._stop_ids,
             excluded_ids=self._excluded,
             is_last=is_last,
-        )
-        answers: list[tuple[str, int, bool]] = []
-        for ids, stream, text in zip(found, streams, texts, strict=True):
+        ):
+            stream, (number, sample) = streams.pop(row), rows[row]
             is_ended = stream.stopped or ids[-1] in self._stop_ids
-            answers.append((text + stream.finish(), len(ids), is_ended))
-        n = options.n_samples
-        return [answers[first : first + n] for first in range(0, len(answers), n)]
+            found[number][sample] = (texts.pop(row) + stream.finish(), len(ids), is_ended)
+            if len(found[number]) == options.n_samples:
+                own = found.pop(number)
+                yield number, [own[sample] for sample in range(options.n_samples)]
 
 
 def answer_score(
