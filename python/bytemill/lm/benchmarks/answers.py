@@ -14,20 +14,19 @@ from math import comb
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.batches import key_of
 from bytemill.lm.device import shared_cores
-from bytemill.lm.generation.decoding import continuations
+from bytemill.lm.generation.many import continue_prompts
 from bytemill.lm.generation.sampling import SamplingParameters
-from bytemill.lm.generation.text_generation import TextStream, ids_without_token, prompt_ids
+from bytemill.lm.generation.text_generation import GenerationOptions, prompt_ids
 from bytemill.lm.item_results import ItemResults, items_hash, results_identity
 from bytemill.lm.multiple_choice import chat_prompt, check_chat
 from bytemill.lm.tuning.rewards import chosen_letter, gsm8k_number, last_number
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from bytemill.lm.generation.decoding import NextToken
+    from bytemill.lm.generation.many import Continuation
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -209,23 +208,35 @@ def evaluate_answers(
     if options.chat:
         check_chat(tokenizer)
     identity = "" if results is None else results_identity(model, tokenizer, items, bos_id, vars(options))
-    generator = _Generator(model, tokenizer, options)
+    generation = GenerationOptions(
+        max_tokens=options.max_tokens,
+        sampling=SamplingParameters(temperature=options.temperature),
+        stop=options.stop,
+        n_samples=options.n_samples,
+        seed=options.seed,
+    )
     with (
         ItemResults(results, task, identity, items_hash(items), settings) as known,
         shared_cores(next(model.parameters()).device),
     ):
         remaining = [number for number in range(len(items)) if number not in known.lines]
         prompts = {number: _prompt(tokenizer, items[number], bos_id, options.chat) for number in remaining}
-        kept = {number: ids[-n_prompt:] for number, ids in prompts.items()}
-        remaining.sort(key=lambda number: len(kept[number]))  # little padding
-        for number, own in generator.answers({number: kept[number] for number in remaining}, batch_size):
+        # Prompts of similar length are read together.
+        remaining.sort(key=lambda number: len(prompts[number]))
+        kept = {number: prompts[number][-n_prompt:] for number in remaining}
+        ended: dict[int, list[Continuation]] = {number: [] for number in remaining}
+        for new in continue_prompts(model, tokenizer, kept, generation, n_rows=batch_size):
+            ended[new.prompt].append(new)
+            if len(ended[new.prompt]) < options.n_samples:
+                continue
+            own = sorted(ended.pop(new.prompt), key=lambda each: each.sample)
             known.add(
                 {
-                    "item": number,
-                    "answers": [text for text, _, _ in own],
-                    "n_tokens": sum(n for _, n, _ in own),
-                    "n_unfinished": sum(not is_ended for _, _, is_ended in own),
-                    "n_cut": int(len(kept[number]) < len(prompts[number])),
+                    "item": new.prompt,
+                    "answers": [each.text for each in own],
+                    "n_tokens": sum(len(each.ids) for each in own),
+                    "n_unfinished": sum(not each.is_ended for each in own),
+                    "n_cut": int(len(kept[new.prompt]) < len(prompts[new.prompt])),
                 }
             )
             if progress:
@@ -238,54 +249,6 @@ def _prompt(tokenizer: Tokenizer, item: AnswerItem, bos_id: int | None, chat: bo
         return tokenizer.encode(chat_prompt(tokenizer, item.context, item.introduction))
     ids = tokenizer.encode_ordinary(item.introduction + item.context)
     return [*([] if ids and bos_id is None else prompt_ids(tokenizer, "", bos_id)), *ids]
-
-
-_Answer = tuple[str, int, bool]
-"""The text of a sample, its number of tokens, and whether it ended by itself."""
-
-
-class _Generator:
-    """Generates the answers to prompts."""
-
-    def __init__(self, model: TransformerLM, tokenizer: Tokenizer, options: AnswerOptions) -> None:
-        self._model, self._tokenizer, self._options = model, tokenizer, options
-        self._stop_ids = frozenset(tokenizer.special_tokens.values())
-        self._excluded = ids_without_token(tokenizer, model.config.vocab_size)
-
-    def answers(
-        self, prompts: Mapping[int, Sequence[int]], n_rows: int
-    ) -> Iterator[tuple[int, list[_Answer]]]:
-        """Yield the number of each prompt and its samples, as they end; `n_rows` are generated together."""
-        options = self._options
-        rows = [(number, sample) for number in prompts for sample in range(options.n_samples)]
-        streams: dict[int, TextStream] = {}
-        texts: dict[int, str] = {}
-        found: dict[int, dict[int, _Answer]] = {number: {} for number in prompts}
-
-        def is_last(token: NextToken) -> bool:
-            row = token.sample
-            if row not in streams:
-                streams[row], texts[row] = TextStream(self._tokenizer, options.stop), ""
-            texts[row] += streams[row].feed(token.id)
-            return streams[row].stopped
-
-        for row, ids in continuations(
-            self._model,
-            [prompts[number] for number, _ in rows],
-            options.max_tokens,
-            seeds=[key_of(options.seed, number, sample) >> 1 for number, sample in rows],
-            n_rows=n_rows,
-            parameters=SamplingParameters(temperature=options.temperature),
-            stop_ids=self._stop_ids,
-            excluded_ids=self._excluded,
-            is_last=is_last,
-        ):
-            stream, (number, sample) = streams.pop(row), rows[row]
-            is_ended = stream.stopped or ids[-1] in self._stop_ids
-            found[number][sample] = (texts.pop(row) + stream.finish(), len(ids), is_ended)
-            if len(found[number]) == options.n_samples:
-                own = found.pop(number)
-                yield number, [own[sample] for sample in range(options.n_samples)]
 
 
 def answer_score(
