@@ -705,6 +705,7 @@ class MultiHeadSelfAttention(Module):
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
         document_starts: Any = None,
+        added_values: Tensor | None = None,
     ) -> Tensor:
         """Attend.
 
@@ -715,12 +716,15 @@ class MultiHeadSelfAttention(Module):
             cache: Keys and values of earlier tokens; those of `x` are appended.
             document_starts: (..., n_tokens), position of the first token of each token's document; it attends to none
                 before that. Or the result of `Kernels.document_mask` for them.
+            added_values: (..., n_tokens, n_kv_heads · d_head), added to the values.
         """
         *batch, n_tokens, d_model = x.shape
         x = narrowed(x.reshape(math.prod(batch), n_tokens, d_model))
         layers = (self.q_proj, self.k_proj, self.v_proj)
         joined = self.kernels.joined if self.n_heads == self.n_kv_heads else None
         q, k, v = [layer(x) for layer in layers] if joined is None else joined(x, layers)
+        if added_values is not None:
+            v = v + added_values.reshape(v.shape).to(v.dtype)
         q, k, v = (
             self._heads(q, self.n_heads),
             self._heads(k, self.n_kv_heads),
@@ -975,6 +979,7 @@ class TransformerBlock(Module):
             self.ln1_out, self.ln2_out = norm.of(config, **place), norm.of(config, **place)
         self.dropout = Dropout(config.dropout)
         self.form = FORMS.get("parallel" if config.residual == "parallel" else config.norm_position)
+        self.takes_ids: bool = getattr(self.attn, "takes_ids", False)
 
     def forward(
         self,
@@ -984,13 +989,16 @@ class TransformerBlock(Module):
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
         document_starts: Any = None,
+        ids: Tensor | None = None,
     ) -> Tensor:
-        """Compute the block; the arguments are those of `MultiHeadSelfAttention.forward`."""
+        """Compute the block; the arguments are those of `MultiHeadSelfAttention.forward`, and the ids of the tokens."""
+        options = {"mask": mask, "cache": cache, "document_starts": document_starts}
+        if self.takes_ids:
+            options["ids"] = ids
         if self.form is not None:
-            options = {"mask": mask, "cache": cache, "document_starts": document_starts}
             return self.form(self, x, lambda y: self.attn(y, token_positions, **options))
         y = self.ln1(x) if self.pre_norm else x
-        y = self.attn(y, token_positions, mask=mask, cache=cache, document_starts=document_starts)
+        y = self.attn(y, token_positions, **options)
         if self.pre_norm:
             x = x + self.dropout(y)
             return x + self.dropout(self.ffn(self.ln2(x)))
@@ -1049,12 +1057,8 @@ class Checkpointed(Module):
         if name == "selective":
             self._options["context_fn"] = partial(_torch.create_selective_checkpoint_contexts, _policy)
 
-    def forward(
-        self, x: Tensor, token_positions: Tensor | None = None, *, document_starts: Any = None
-    ) -> Tensor:
-        return _torch.checkpoint(
-            self._block[0], x, token_positions, document_starts=document_starts, **self._options
-        )
+    def forward(self, x: Tensor, token_positions: Tensor | None = None, **options: Any) -> Tensor:
+        return _torch.checkpoint(self._block[0], x, token_positions, **options, **self._options)
 
 
 def _policy(_context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
@@ -1257,13 +1261,17 @@ class TransformerLM(Module):
             if documents is not None:
                 starts = documents.starts(ids)
                 positions = positions - starts if documents.reset_positions else positions
-            masks = self._document_masks(starts)
+            masks, more = self._document_masks(starts), self._ids_of_blocks(ids)
             # Other shapes than those of training, such as a growing cache, would compile the parts again.
             ends = (self._training_ends if self.training else None) or (self._embed, self._normalized)
             x = ends[0](ids, positions)
             blocks = (self._training_blocks if self.training else None) or self.layers
             for block, mask in zip(blocks, masks, strict=True):
-                x = block(x) if documents is None else block(x, positions, document_starts=mask)
+                x = (
+                    block(x, **more)
+                    if documents is None
+                    else block(x, positions, document_starts=mask, **more)
+                )
             return ends[1](x)
         return self._normalized(x)
 
@@ -1279,6 +1287,10 @@ class TransformerLM(Module):
         made = {window: make(rows, window) for window in windows}
         return [made[mixer.window] if own else starts for mixer, own in zip(mixers, takes, strict=True)]
 
+    def _ids_of_blocks(self, ids: Tensor) -> dict[str, Tensor]:
+        """Return the argument of blocks for the ids, if one of them reads it."""
+        return {"ids": ids} if any(cast("Any", layer).takes_ids for layer in self.layers) else {}
+
     def _normalized(self, x: Tensor) -> Tensor:
         return self.ln_final(x) if self.config.has_final_norm else x
 
@@ -1291,12 +1303,12 @@ class TransformerLM(Module):
         # One query attends to all cached keys, and needs a mask only for padding.
         is_masked = (n_before and n_tokens > 1) or cache.n_padding is not None
         masks: dict[int | None, Tensor] = {}
-        x = self._embed(ids, positions)
+        x, more = self._embed(ids, positions), self._ids_of_blocks(ids)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             window = getattr(layer.attn, "window", None)
             if is_masked and window not in masks:
                 masks[window] = cache.mask(layer_cache, n_tokens, window, ids.device)
-            x = layer(x, positions, mask=masks.get(window), cache=layer_cache)
+            x = layer(x, positions, mask=masks.get(window), cache=layer_cache, **more)
         cache.advance_to(n_before + n_tokens)
         return x
 
@@ -1311,6 +1323,12 @@ class TransformerLM(Module):
             x = x + cast("Tensor", self.sinusoids)[positions].to(x.dtype)
         x = self.dropout(x)
         return narrowed(x) if self.narrow_residual else x
+
+    def block_matrices(self) -> list[Parameter]:
+        """Return the matrices of the blocks, without embeddings, whose rows are looked up and not multiplied."""
+        modules = (each for each in self.layers.modules() if not isinstance(each, Embedding))
+        found = (each for module in modules for each in module.parameters(recurse=False))
+        return [each for each in found if each.ndim == 2]
 
     def n_parameters(self, *, non_embedding: bool = False) -> int:
         """Return the number of parameters, quantized ones included; a shared tensor counts once.

@@ -81,6 +81,8 @@ def multi_token_loss(
         positions = torch.arange(starts.shape[-1], device=ids.device)
         positions = positions - starts if documents.reset_positions else positions
         options = {"token_positions": positions, "document_starts": starts}
+    if head.block.takes_ids:
+        options["ids"] = following.clamp_min(0)
     x, wanted = head(hidden[..., :-1, :], embeddings, **options)[is_counted], after[is_counted]
     losses, cap = model.kernels.losses, model.config.logit_soft_cap
     if losses is not None:
