@@ -1233,11 +1233,18 @@ class TransformerLM(Module):
             # activation checkpointing the choice is made, and torch before 2.15 fails to combine the two.
             config: Any = import_module("torch._functorch.config")
             config.activation_memory_budget = 1.0 if self._training_blocks else 0.6
+        self.prepare_to_compile()
         compiled: Any = partial(torch.compile, dynamic=False, **options)
         self._training_blocks = [compiled(block) for block in self._training_blocks or self.layers]
         if self.lm_head.weight.device.type != "cpu":
             # On the CPU, compiled code would add up the gradients of an embedding in any order.
             self._training_ends = (compiled(self._embed), compiled(self._normalized))
+
+    def prepare_to_compile(self) -> None:
+        """Have parts whose shapes change from batch to batch left out of compiled code."""
+        for part in self.modules():
+            if hasattr(part, "leave_out_of_compiled_code"):
+                cast("Any", part).leave_out_of_compiled_code()
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None, documents: Documents | None = None) -> Tensor:
         """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model).
