@@ -28,6 +28,11 @@ CASES = {
     "cluster": ("cluster", "counting and encoding by several processes, beside one"),
     "gpu": ("gpu", "language models: training, single parts, generation"),
     "lm-eval": ("evaluation", "scores of benchmarks beside lm-evaluation-harness, item by item"),
+    "lm-variants": ("lm", "training and generation with every mixer, feed-forward network and residual form"),
+    "lm-batching": (
+        "lm",
+        "generation of many prompts: rows that the next prompt takes over, beside fixed batches",
+    ),
     "lm-parallel": ("parallel", "a step of each strategy of data parallelism beside torch's DDP"),
 }
 """Case -> its module, and what it measures."""

@@ -208,7 +208,7 @@ def test_a_quantized_model_is_evaluated_and_continued_but_not_trained(trained: s
         for folder in ("wide", "small")
     ]
     assert 0 < abs(scores[0] - scores[1]) < 0.01
-    shown = run("lm quantize wide -o smaller --bits 4 --scales least-squares")
+    shown = run("lm quantize wide -o smaller --bits 4")
     assert re.fullmatch(
         r"quantized [\d.,KM]+ parameters to 4 bits, 0\.\d+ of the bytes: smaller\n", shown.out
     )

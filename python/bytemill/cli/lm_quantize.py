@@ -16,13 +16,6 @@ def quantize(
     *,
     destination: Folder,
     bits: Annotated[Literal[8, 4], Parameter(help="Bits of a weight.")] = 8,
-    scales: Annotated[
-        Literal["largest", "least-squares"],
-        Parameter(
-            help="Scale of each group of 32 weights: that of its largest weight, as llama.cpp's q8_0 and q4_0 have, or "
-            "the one of least squared error."
-        ),
-    ] = "largest",
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -43,7 +36,6 @@ def quantize(
             usable,
             destination,
             bits,
-            scales,
             overwrite=overwrite,
             progress=lambda done, total: display.update("writing", "bytes", done, total),
         )
