@@ -240,13 +240,11 @@ def read_content(content: Content) -> TokenizerSpec:
 
 def _unknown_format(content: Content) -> TokenizerFileError:
     # It takes longer to import than a tokenizer to load.
-    from bytemill.corpus.content import HEAD_BYTES, compression_of, describe
+    from bytemill.corpus.content import HEAD_BYTES, describe
 
-    head = content.data[:HEAD_BYTES]
-    what = describe(head)
-    hint = "decompress it first" if compression_of(head) is not None else _FETCH_HINTS.get(what)
-    if hint is not None:
-        return TokenizerFileError(f"{content.location} is {what}, not a tokenizer", hint=hint)
+    what = describe(content.data[:HEAD_BYTES])
+    if what in _FETCH_HINTS:
+        return TokenizerFileError(f"{content.location} is {what}, not a tokenizer", hint=_FETCH_HINTS[what])
     return TokenizerFileError(f"{content.location}: unknown format", hint=supported_files())
 
 
