@@ -268,7 +268,7 @@ class Ledger:
 
     def bytes_per_token(self, vocab_size: int) -> float:
         """Return the bytes per token of a vocabulary on the training text."""
-        return self._inputs.bytes_per_token[self.sweep.tokenizer_name(vocab_size)]
+        return self._inputs.bytes_per_token[self.sweep.tokenizer_name(vocab_size), ""]
 
     @property
     def n_text_bytes(self) -> int:
