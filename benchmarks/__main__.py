@@ -22,10 +22,17 @@ CASES = {
     "load": ("load", "from a file to the ids of a first text, beside other tools"),
     "models": ("load", "published models' tokenizers beside other tools"),
     "shards": ("data", "from files of each format to shards, relative to encoding in memory"),
+    "near": ("curation", "near duplicates beside other tools: rates and memory"),
+    "near-pairs": ("curation", "what is found of planted near duplicates"),
     "object-store": ("data", "shards in a store with latency, beside the disk"),
     "cluster": ("cluster", "counting and encoding by several processes, beside one"),
     "gpu": ("gpu", "language models: training, single parts, generation"),
     "lm-eval": ("evaluation", "scores of benchmarks beside lm-evaluation-harness, item by item"),
+    "lm-variants": ("lm", "training and generation with every mixer, feed-forward network and residual form"),
+    "lm-batching": (
+        "lm",
+        "generation of many prompts: rows that the next prompt takes over, beside fixed batches",
+    ),
     "lm-parallel": ("parallel", "a step of each strategy of data parallelism beside torch's DDP"),
 }
 """Case -> its module, and what it measures."""

@@ -346,7 +346,7 @@ CASES: dict[str, tuple[str, Prepare]] = {
         "data get story",
         go_offline,
     ),
-    "import it first: bytemill lm import {} -o {}": ("lm export exported -o again", export_a_model),
+    "import it first: bytemill lm import {} -o {}": ("lm generate mine a --draft exported", export_a_model),
 }
 """Advice that is run: the text in the source, the command that prints it, and what is done before."""
 PLACEHOLDERS = {

@@ -295,6 +295,29 @@ def test_generate_prints_the_same_text_for_the_same_seed(trained: str, run: Run)
     assert three.count("── sample") == 3
 
 
+def test_prompts_of_a_file_are_continued_in_its_order_whatever_the_batch(trained: str, run: Run):
+    prompts = ["the cat", "a", "the dog sat on the mat", "the"]
+    Path("prompts.txt").write_text("\n".join(prompts) + "\n\n")
+    Path("prompts.jsonl").write_text("".join(json.dumps({"prompt": each}) + "\n" for each in prompts))
+    command = f"lm generate {trained} --max-tokens 12 --samples 2 --seed 1 --json --prompts"
+    whole = run(f"{command} prompts.txt")
+    assert whole.status == 0, whole.err
+    found = [json.loads(line) for line in whole.out.splitlines()]
+    assert [(each["prompt"], each["sample"]) for each in found] == [(p, s) for p in prompts for s in (0, 1)]
+    assert all(1 <= len(each["ids"]) <= 12 for each in found)
+    assert len({each["text"] for each in found}) == 8
+    assert run(f"{command} prompts.jsonl --batch-size 3").out == whole.out
+    text = run(f"lm generate {trained} --max-tokens 12 --seed 1 --prompts prompts.txt --batch-size 1").out
+    assert text.count("── prompt ") == 4
+    assert found[0]["prompt"] + found[0]["text"] in text
+    for extra in ("a", "--draft ngram", "--no-cache", "--show-tokens"):
+        refused = run(f"lm generate {trained} --prompts prompts.txt {extra}")
+        assert refused.status == 2, extra
+        assert "--prompts takes no PROMPT" in refused.err
+    Path("prompts.txt").write_text("\n")
+    assert "prompts.txt contains no prompts" in run(f"{command} prompts.txt").err
+
+
 def test_prompts_and_texts_follow_the_token_that_began_training_documents(tokenizer_file: str, run: Run):
     import bytemill
     from bytemill.lm.generation.decoding import generate

@@ -42,6 +42,18 @@ def test_a_trained_model_is_exported_imported_and_fine_tuned(trained: str, run: 
     assert json.loads(again.out)["model"]["d_ff"] == 32
 
 
+def test_a_model_of_another_program_is_exported_by_path(trained: str, run: Run):  # noqa: F811
+    for source in ("by-path", "by-path.gguf"):
+        assert run(f"lm export {trained} -o {source} -q").status == 0
+        exported = run(f"lm export {source} -o again-{source}")
+        assert exported.status == 0, exported.err
+        assert "for this and later commands: " in exported.err
+    first, again = (Path(name, "model.safetensors").read_bytes() for name in ("by-path", "again-by-path"))
+    assert first == again
+    refused = run("lm export by-path.gguf -o by-path.gguf --overwrite")
+    assert Path("by-path.gguf").read_bytes()[:4] == b"GGUF", refused.err
+
+
 def test_progress_and_notes_go_to_standard_error(trained: str, run: Run):  # noqa: F811
     exported = run(f"lm export {trained} -o progress")
     assert exported.err.startswith("reading the model\nwriting: ")
@@ -74,7 +86,7 @@ def test_results_as_json_and_errors_in_one_line(trained: str, run: Run):  # noqa
     run(f"lm export {trained} -o hf -q")
     imported = run("lm import hf -o in --json")
     assert json.loads(imported.out)["model"]["num_layers"] == 1
-    unknown = run("lm export hf -o again")
+    unknown = run(f"lm generate {trained} a --draft hf")
     assert "hint: import it first: bytemill lm import hf -o hf-imported" in unknown.err
 
 
@@ -196,7 +208,7 @@ def test_a_quantized_model_is_evaluated_and_continued_but_not_trained(trained: s
         for folder in ("wide", "small")
     ]
     assert 0 < abs(scores[0] - scores[1]) < 0.01
-    shown = run("lm quantize wide -o smaller --bits 4 --scales least-squares")
+    shown = run("lm quantize wide -o smaller --bits 4")
     assert re.fullmatch(
         r"quantized [\d.,KM]+ parameters to 4 bits, 0\.\d+ of the bytes: smaller\n", shown.out
     )

@@ -10,9 +10,9 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytemill.analysis.intervals import quantile, ratio_interval, sampled_sums
 from bytemill.comparison.costs import gini, lorenz_curve, premiums
 from bytemill.comparison.figures import renyi_efficiency, used_share
-from bytemill.comparison.intervals import quantile, ratio_interval, sampled_sums
 
 
 @pytest.mark.parametrize("n", [30, 400])

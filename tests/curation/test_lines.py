@@ -1,5 +1,7 @@
 """Repeated lines and paragraphs against the definition; a collision of hashes removes nothing."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -72,3 +74,23 @@ def test_what_cannot_be_read_twice_and_wrong_settings_are_refused() -> None:
     for wrong in ({"unit": "word"}, {"min_documents": 1}, {"min_bytes": 0}):
         with pytest.raises(CurationError):
             LineSettings(**wrong)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="platform: no /proc")
+def test_few_files_are_open_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{number}\nshared {number // 2}" for number in range(2000)]
+    n_before = len(list(Path("/proc/self/fd").iterdir()))
+    most = 0
+    whole = documents.whole_documents
+
+    def watched(own: documents.Documents) -> Iterator[documents.Batch]:
+        nonlocal most
+        for batch in whole(own):
+            yield batch
+            most = max(most, len(list(Path("/proc/self/fd").iterdir())) - n_before)
+
+    monkeypatch.setattr(documents, "BATCH_BYTES", 1000)
+    monkeypatch.setattr(lines, "whole_documents", watched)
+    with find_repeated_units(texts) as repeated:
+        assert repeated.n_removed == 1000
+    assert most <= 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ title = "Does a larger vocabulary help?"
 seeds = 2
 n_checkpoints = 2
 hellaswag = "items.txt"
+tasks = ["arc=arc.jsonl", "gsm8k=sums.jsonl"]
 prompts = ["The dog"]
 
 [text]
@@ -103,6 +105,11 @@ def write_inputs(folder: Path) -> Path:
     (folder / "code.txt").write_text("def f(x):\n    return x + 1\n<|endoftext|>" * 15)
     lines = [line for n in range(3) for line in (f"The cat {n}", str(n % 4), "saw", "ate", "the bird", "x")]
     (folder / "items.txt").write_text("\n".join(lines) + "\n")
+    choices = {"text": ["hot", "cold"], "label": ["A", "B"]}
+    arc = [{"question": f"Is {n} hot?", "choices": choices, "answerKey": "AB"[n % 2]} for n in range(3)]
+    sums = [{"question": f"{n} + 1?", "answer": f"#### {n + 1}"} for n in range(2)]
+    for name, rows in (("arc", arc), ("sums", sums)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "study.toml").write_text(STUDY)
     return folder / "study.toml"
 

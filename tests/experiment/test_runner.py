@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -15,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bytemill.errors import StorageError
+from bytemill.errors import BytemillError, StorageError
 from bytemill.experiment import job, run_study
 from bytemill.experiment.findings import Findings
 from bytemill.experiment.inputs import StudyInputs, probe_rates
 from bytemill.experiment.plan import plan_study
-from bytemill.experiment.report import report
+from bytemill.experiment.report import report, tasks_table
 from bytemill.experiment.runner import Event
 from bytemill.experiment.study import load_study
+from bytemill.lm.benchmarks.evaluate import evaluate_task, load_tasks
 from bytemill.lm.training import trainer
 from bytemill.lm.training.metrics_log import read_metrics
+from bytemill.lm.training.saved_model import load_trained
 from bytemill.shards import TokenShards
 from bytemill.storage import StoreFolder
 from bytemill.tokenizer.tokenizer import Tokenizer
@@ -65,6 +68,32 @@ def test_every_arm_reads_the_same_text_in_the_same_order(finished: Path):
         assert result["n_bytes"] + per_step > 4000 - per_step
         (metrics,) = read_metrics(finished / "cells" / result["cell"] / "run" / "metrics.jsonl", "step")[-1:]
         assert (metrics["step"], metrics["n_tokens"]) == (result["n_steps"], result["n_tokens"])
+
+
+def test_models_are_scored_on_tasks_of_lm_eval(finished: Path) -> None:
+    findings = Findings(finished)
+    for result in findings.results:
+        arc, gsm8k = result["tasks"]["ARC"], result["tasks"]["GSM8K"]
+        trained = load_trained(finished / "cells" / result["cell"] / "run", "cpu")
+        (items,) = load_tasks([f"arc={finished.parent / 'arc.jsonl'}"])
+        assert arc == {"n_items": 3, "accuracy": evaluate_task(trained, items).accuracy}
+        assert (gsm8k["n_items"], gsm8k["accuracy"]["strict"]) == (2, 0)
+    head, *rows = tasks_table(findings, "mini")
+    assert head[:4] == ("task", "items", "tokenizer", "accuracy")
+    seeds = [own["tasks"]["ARC"]["accuracy"]["sum"] for own in findings.of_arm("mini", "own")]
+    (row,) = (row for row in rows if row[0] == "ARC, sum" and row[2] == "own")
+    assert row[3].startswith(f"{statistics.mean(seeds):.2%} ± ")
+    assert row[4].startswith(("+", "-"))
+    assert "Tasks: means over the seeds" in (finished / "report.html").read_text(encoding="utf-8")
+
+
+def test_wrong_tasks_are_errors_before_anything_is_trained(study_file: Path, tmp_path: Path) -> None:
+    for task, message in (("ark=arc.jsonl", "no task 'ark'"), ("arc", "file is missing"), ("arc=no", "no")):
+        edit(study_file, ('tasks = ["arc=arc.jsonl", "gsm8k=sums.jsonl"]', f'tasks = ["{task}"]'))
+        with pytest.raises(BytemillError, match=message):
+            run_study(study_file, tmp_path / "out")
+        edit(study_file, (f'tasks = ["{task}"]', 'tasks = ["arc=arc.jsonl", "gsm8k=sums.jsonl"]'))
+    assert not (tmp_path / "out" / "cells").exists()
 
 
 def test_models_are_scored_on_hellaswag_and_continue_prompts(finished: Path):
@@ -196,7 +225,7 @@ def test_a_line_of_the_results_is_that_of_an_undisturbed_run_to_the_byte(
     assert sorted(result) == [
         "bits_per_byte", "cell", "classes", "context", "context_bytes", "flops", "hellaswag", "inputs", "is_trial",
         "learning_rate", "model", "n_bytes", "n_ids", "n_scored_bytes", "n_scored_tokens", "n_steps", "n_tokens",
-        "parameters", "samples", "seed", "tokenizer", "unigram_bits_per_byte",
+        "parameters", "samples", "seed", "tasks", "tokenizer", "unigram_bits_per_byte",
     ]  # fmt: skip
     assert result["classes"]
 

@@ -138,6 +138,8 @@ def test_one_of_gpt2s_files_alone_is_refused(spec: TokenizerSpec, tmp_path: Path
         (b'{"a": "b"}', "unknown format"),
         (b"{}", "unknown format"),
         (b"[1, 2]", "unknown format"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n", "is a Git LFS pointer"),
+        (b"<!DOCTYPE html>\n<html></html>", "is an HTML page, not a tokenizer"),
         (b"\x0a\x0e\x0a\x05<unk>\xff\x00", "not a SentencePiece model: 14 bytes are announced"),
         (b'{"model": ', "not valid JSON at line 1 column 11"),
         (b'{"model": "x"}', "no 'model' object"),

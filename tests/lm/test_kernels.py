@@ -16,6 +16,7 @@ from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.kernels.layers import gelu_by_sigmoid, linear, linear_losses
 from bytemill.lm.loss import cross_entropy
 from bytemill.lm.model import ModelConfig, TransformerLM
+from bytemill.lm.tuning.responses import logits_of
 from tests.lm.conftest import sizes
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -34,6 +35,16 @@ def test_all_modules_of_a_model_share_the_choice() -> None:
     asked = [module for module in model.modules() if hasattr(module, "kernels")]
     assert len(asked) > 10
     assert all(module.kernels is model.kernels for module in asked)
+
+
+def test_a_policy_and_its_reference_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "prefers_onednn", torch.backends.mkldnn.is_available)
+    config = ModelConfig(vocab_size=99, context_length=32, d_model=96, num_layers=2, num_heads=4, d_ff=160)
+    model, ids = TransformerLM(config, seed=1).use_kernels("auto"), torch.arange(32)[None]
+    policy = logits_of(model.train(), ids)
+    assert torch.equal(logits_of(model.eval(), ids), policy)
+    assert torch.equal(model.logits(model.hidden(ids)), policy)
+    torch.testing.assert_close(model(ids), policy, rtol=1e-4, atol=1e-5)
 
 
 def test_auto_is_torchs_on_cuda_and_ours_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

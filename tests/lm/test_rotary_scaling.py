@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bytemill.errors import ModelConfigError
 from bytemill.lm import KVCache, ModelConfig, TransformerLM
 from bytemill.lm.generation.core_decoder import CoreDecoder
+from bytemill.lm.model import RotaryEmbedding
 from bytemill.lm.rotary_scaling import scaled_frequencies
 from tests.lm.conftest import sizes
 
@@ -45,6 +46,23 @@ def of_transformers(kind: str, n_tokens: int, positions: int, **parameters: Any)
 def assert_equal(ours: tuple[Tensor, float], theirs: tuple[Tensor, float]) -> None:
     torch.testing.assert_close(ours[0].float(), theirs[0].float(), rtol=1e-5, atol=0)
     assert math.isclose(ours[1], theirs[1], rel_tol=1e-12)
+
+
+@pytest.mark.usefixtures("transformers")
+@pytest.mark.parametrize("theta", [10_000.0, 500_000.0, 1e6])
+def test_tables_are_those_of_transformers_also_at_late_positions(theta: float) -> None:
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    parameters = {"rope_type": "default", "rope_theta": theta}
+    other = LlamaRotaryEmbedding(
+        LlamaConfig(hidden_size=128, num_attention_heads=2, rope_parameters=parameters)
+    )
+    theirs = other(torch.zeros(1), torch.arange(40_000)[None])
+    tables = RotaryEmbedding(theta, 64, 40_000).rotations.unbind(-1)
+    for ours, expected in zip(tables, theirs, strict=True):
+        # An angle of another rounding would differ by 1e-3; sines by other instructions differ in the last bit.
+        torch.testing.assert_close(ours, expected[0, :, :32], rtol=0, atol=2e-7)
 
 
 FACTORS = st.floats(1, 64)

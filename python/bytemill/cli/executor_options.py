@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from bytemill.data.executors.plan import Estimate
 
 _EXECUTOR = Group("Several processes", sort_key=2)
-_STAGES = {"count": "counting", "merge": "adding up counts", "encode": "encoding", "pack": "writing shards"}
+_STAGES = {
+    "count": "counting",
+    "merge": "adding up counts",
+    "encode": "encoding",
+    "pack": "writing shards",
+    "hash": "hashing the inputs",
+    "curate": "measuring",
+    "write": "writing documents",
+}
 
 
 @Parameter(name="*", group=_EXECUTOR)

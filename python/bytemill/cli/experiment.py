@@ -205,7 +205,7 @@ class StudyView:
     """Shows a line for each model that is finished or failed, and the progress of those that are being trained."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+        self.quiet = quiet
         self._display = output.ProgressDisplay(quiet=quiet)
         self._pause = 0.2 if output.is_terminal(sys.stderr) else 10.0
         self._shown = 0.0
@@ -239,9 +239,9 @@ class StudyView:
                 self._display.step(f"{event.cell}: step {event.record['step']:,}, loss {shown_loss}{shown}")
             case "finished":
                 bits = ", ".join(f"{name} {own:.4f}" for name, own in event.record["bits_per_byte"].items())
-                output.note(f"{event.cell}: {bits} bits per byte ({state})", quiet=self._quiet)
+                output.note(f"{event.cell}: {bits} bits per byte ({state})", quiet=self.quiet)
             case "known":
-                output.note(f"{event.cell}: done before ({state})", quiet=self._quiet)
+                output.note(f"{event.cell}: done before ({state})", quiet=self.quiet)
             case "failed":
                 output.error(f"{event.cell} failed: {event.message}")
             case _:
@@ -256,6 +256,7 @@ def write_findings(findings: "Findings") -> None:
         means_table,
         pairs_table,
         predictions_table,
+        tasks_table,
         trials_table,
     )
 
@@ -273,6 +274,7 @@ def write_findings(findings: "Findings") -> None:
             pairs_table(findings, model),
             learning_table(findings, model),
             hellaswag_table(findings, model),
+            tasks_table(findings, model),
             predictions_table(findings, model),
         ):
             if len(rows) > 1:
@@ -293,6 +295,8 @@ def write_findings(findings: "Findings") -> None:
 
 def write_plan(plan: "StudyPlan") -> None:
     """Print what a study will take."""
+    from bytemill.experiment.study import with_text
+
     if plan.title:
         output.write_line(output.styled(plan.title, "1"))
         output.write_line()
@@ -313,7 +317,7 @@ def write_plan(plan: "StudyPlan") -> None:
         ),
         [
             (
-                arm.tokenizer,
+                with_text(arm.tokenizer, arm.text),
                 arm.model,
                 format_count(arm.n_ids),
                 *(format_count(n) for n in arm.parameters.values()),

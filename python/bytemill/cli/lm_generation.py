@@ -11,7 +11,13 @@ from bytemill.analysis.inspection import TextToken, visible
 from bytemill.cli import output
 from bytemill.cli.tokenizer_views import running_text
 from bytemill.errors import RunConfigError
-from bytemill.lm.generation.text_generation import GenerationOptions, generate_text, token_probabilities
+from bytemill.lm.generation.many import continue_prompts, in_order
+from bytemill.lm.generation.text_generation import (
+    GenerationOptions,
+    generate_text,
+    prompt_ids,
+    token_probabilities,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,8 +139,25 @@ def write_samples_json(
     )
 
 
-def _write_heading(number: int) -> None:
-    output.write_line(output.styled(f"── sample {number + 1} ──", "2"))
+def write_continuations(
+    trained: TrainedModel, prompts: list[str], options: GenerationOptions, n_rows: int, *, as_json: bool
+) -> None:
+    """Print a sample or several of each prompt, in the order of the prompts, as they end."""
+    ids = {n: prompt_ids(trained.tokenizer, prompt, trained.bos_id) for n, prompt in enumerate(prompts)}
+    found = continue_prompts(trained.model, trained.tokenizer, ids, options, n_rows=n_rows)
+    for new in in_order(found, len(prompts), options.n_samples):
+        prompt = prompts[new.prompt]
+        if as_json:
+            output.write_json({**vars(new), "prompt": prompt, "number": new.prompt}, indent=None)
+        else:
+            _write_heading(new.sample, new.prompt)
+            output.write_line(_without_control_codes(prompt + new.text))
+        output.flush()
+
+
+def _write_heading(number: int, prompt: int | None = None) -> None:
+    of = "" if prompt is None else f"prompt {prompt + 1}, "
+    output.write_line(output.styled(f"── {of}sample {number + 1} ──", "2"))
 
 
 def _without_control_codes(text: str) -> str:

@@ -101,9 +101,7 @@ def import_weights(
 
 
 def export_weights(
-    run: Annotated[
-        Path, Parameter(name="RUN", help="Run folder, one of its checkpoints, or an imported model.")
-    ],
+    model: Annotated[Path, Parameter(name="MODEL", help=MODEL_HELP)],
     /,
     *,
     destination: Annotated[
@@ -163,10 +161,11 @@ def export_weights(
         raise CycloptsError("--push uploads a folder for transformers: leave out gguf")
     if push is not None and is_url(destination):
         raise CycloptsError("--push uploads a folder of this machine: name one with --output")
+    usable = usable_path(model, quiet=quiet)
     with ProgressDisplay(quiet=quiet) as display:
         display.step("reading the model")
         exported = export_model(
-            run,
+            usable,
             destination,
             format=output_format,
             dtype=precision,

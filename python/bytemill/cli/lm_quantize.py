@@ -6,25 +6,16 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from bytemill.cli import options, output
-from bytemill.cli.lm_interchange import Folder
+from bytemill.cli.lm_interchange import MODEL_HELP, Folder, usable_path
 from bytemill.storage import shown
 
 
 def quantize(
-    model: Annotated[
-        Path, Parameter(name="MODEL", help="Run folder, one of its checkpoints, or an imported model.")
-    ],
+    model: Annotated[Path, Parameter(name="MODEL", help=MODEL_HELP)],
     /,
     *,
     destination: Folder,
     bits: Annotated[Literal[8, 4], Parameter(help="Bits of a weight.")] = 8,
-    scales: Annotated[
-        Literal["largest", "least-squares"],
-        Parameter(
-            help="Scale of each group of 32 weights: that of its largest weight, as llama.cpp's q8_0 and q4_0 have, or "
-            "the one of least squared error."
-        ),
-    ] = "largest",
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -38,13 +29,13 @@ def quantize(
     from bytemill.lm.interchange.quantized_folder import quantize_saved_model
     from bytemill.system.units import format_count
 
+    usable = usable_path(model, quiet=quiet)
     with ProgressDisplay(quiet=quiet) as display:
         display.step("quantizing the model")
         quantized = quantize_saved_model(
-            model,
+            usable,
             destination,
             bits,
-            scales,
             overwrite=overwrite,
             progress=lambda done, total: display.update("writing", "bytes", done, total),
         )

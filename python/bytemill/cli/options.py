@@ -117,7 +117,7 @@ class CorpusArguments:
         str,
         Parameter(
             # Not derived from the registry, whose import would slow every command down; a test compares the two.
-            help="Format of the inputs: text, jsonl, csv, tsv, parquet, arrow or warc; auto detects it from file "
+            help="Format of the inputs: text, jsonl, csv, tsv, parquet, arrow, warc or html; auto detects it from file "
             "names and first bytes. All formats may be compressed."
         ),
     ] = "auto"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import typing
 from dataclasses import asdict
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bytemill.cli import output
 from bytemill.errors import ScalingError
-from bytemill.scaling.fits import fit_loss
 from bytemill.scaling.isoflops import Method, fit_isoflops
-from bytemill.scaling.prediction import HeldOut, hold_out, predict
+from bytemill.scaling.prediction import HeldOut, fit_table, hold_out, predict
 from bytemill.system.units import format_share
 
 if TYPE_CHECKING:
@@ -20,17 +19,35 @@ if TYPE_CHECKING:
     from bytemill.scaling.fits import Interval
     from bytemill.scaling.isoflops import IsoFlopFit
     from bytemill.scaling.run_files import RunTable
+    from bytemill.scaling.vocabulary import BestVocabulary
+
+
+class BestModels(Protocol):
+    """What a ledger tells of the best models, beside the law."""
+
+    def depth(self, parameters: float) -> float:
+        """Return the position of the depth dial nearest to N."""
+        ...
+
+    def vocabulary(self, flops: float, n_bootstrap: int) -> BestVocabulary | None:
+        """Return the best vocabulary for a budget; None if the runs do not tell it."""
+        ...
 
 
 def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
     """Print the law of a table of runs, the best sizes by budget, and the test on the largest budget."""
-    fit = fit_loss(table.runs, n_bootstrap=n_bootstrap)
+    fit = fit_table(table, n_bootstrap)
     names = ("e", "a", "b", "alpha", "beta")
     law = {name: fit.interval(attrgetter(name)) for name in names}
     exponents = {"law": fit.interval(lambda own: own.size_exponent)}
     methods: dict[str, IsoFlopFit] = {}
+    no_optima = ""
     for method in typing.get_args(Method):
-        if (own := _isoflops(table, method, n_bootstrap)) is not None:
+        try:
+            own = fit_isoflops(table.runs, table.flops.tolist(), method=method, n_bootstrap=n_bootstrap)
+        except ScalingError as error:
+            no_optima = f"no parabolas: {error}; add runs of three sizes at each of two budgets"
+        else:
             methods[method], exponents[method] = own, own.exponent
     held = hold_out(table)
     if as_json:
@@ -38,6 +55,8 @@ def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
             {
                 "n_runs": fit.n_runs,
                 "columns": table.columns,
+                "parameters": table.convention,
+                "left_out": table.left_out,
                 "flops_per_token": table.flops_per_token,
                 "law": {name: asdict(each) for name, each in law.items()},
                 "at_bound": fit.at_bound,
@@ -47,7 +66,9 @@ def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
             }
         )
         return
-    output.write_line(f"{fit.n_runs} runs; loss = E + A / N^alpha + B / D^beta")
+    output.write_line(f"{fit.n_runs} runs; loss = E + A / N^alpha + B / D^beta; N {table.convention}")
+    for name, why in table.left_out:
+        output.write_line(f"left out: {name}: {why}")
     rows = [(name.upper() if len(name) == 1 else name, *_cells(each)) for name, each in law.items()]
     output.write_table(("", "value", "95 % interval"), rows, right=(1,))
     for name in fit.at_bound:
@@ -71,6 +92,8 @@ def write_fit(table: RunTable, *, n_bootstrap: int, as_json: bool) -> None:
         output.write_table(("FLOPs", "runs", "best size", "loss", ""), shown, right=(0, 1, 2, 3))
         for budget, why in methods["parabola"].left_out:
             output.write_line(f"{budget:.3g} FLOPs: {why}")
+    elif no_optima:
+        output.write_line(no_optima)
     output.write_line()
     output.write_line(_held_out_line(held))
 
@@ -79,20 +102,32 @@ _METHODS = {"law": "the law", "parabola": "parabolas", "lowest": "lowest runs"}
 _VARIED = {"alpha": "sizes", "beta": "numbers of tokens"}
 
 
-def write_predictions(table: RunTable, budgets: Sequence[float], *, n_bootstrap: int, as_json: bool) -> None:
-    """Print the best model for each budget."""
-    fit = fit_loss(table.runs, n_bootstrap=n_bootstrap)
+def write_predictions(
+    table: RunTable, budgets: Sequence[float], models: BestModels | None, *, n_bootstrap: int, as_json: bool
+) -> None:
+    """Print the best model for each budget; with a ledger, also its depth and the best vocabulary."""
+    fit = fit_table(table, n_bootstrap)
     predictions = [predict(fit, table, flops) for flops in budgets]
     held = hold_out(table)
+    depths = [None if models is None else models.depth(each.parameters.value) for each in predictions]
+    vocabularies = [None if models is None else models.vocabulary(flops, n_bootstrap) for flops in budgets]
     if as_json:
+        more = [
+            {"depth": depth, "vocabulary": None if own is None else asdict(own.size)}
+            for depth, own in zip(depths, vocabularies, strict=True)
+        ]
         output.write_json(
             {
-                "predictions": [each.to_dict() for each in predictions],
+                "predictions": [
+                    {**each.to_dict(), **own} for each, own in zip(predictions, more, strict=True)
+                ],
                 "held_out": None if held is None else held.to_dict(),
             }
         )
         return
-    for each in predictions:
+    for name in fit.at_bound:
+        output.note(f"{name} is at the end of its range: add runs with other {_VARIED[name]}")
+    for each, depth, vocabulary in zip(predictions, depths, vocabularies, strict=True):
         output.write_line(output.styled(f"{each.flops:.3g} FLOPs", "1") + _extrapolation(each.beyond, held))
         output.write_fields(
             [
@@ -103,15 +138,11 @@ def write_predictions(table: RunTable, budgets: Sequence[float], *, n_bootstrap:
                     ("loss", each.loss),
                 )
             ]
+            + ([] if depth is None else [("depth", f"{depth:g}")])
         )
+        if vocabulary is not None:
+            output.write_line(vocabulary.sentence)
     output.write_line(_held_out_line(held))
-
-
-def _isoflops(table: RunTable, method: Method, n_bootstrap: int) -> IsoFlopFit | None:
-    try:
-        return fit_isoflops(table.runs, table.flops.tolist(), method=method, n_bootstrap=n_bootstrap)
-    except ScalingError:  # the runs have no common budgets
-        return None
 
 
 def _cells(interval: Interval) -> tuple[str, str]:
@@ -135,5 +166,5 @@ def _held_out_line(held: HeldOut | None) -> str:
     return (
         f"held out: {held.n_runs} runs of {held.flops:.3g} FLOPs, predicted from budgets {held.ratio:.2g} times "
         f"smaller: the loss is off by {format_share(abs(held.mean_error))} on average, "
-        f"{format_share(held.largest_error)} at most"
+        f"{format_share(held.largest_error)} at most; {held.n_inside} of {held.n_runs} are inside of their interval"
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bytemill._core import TextMarks, TokenBytes
-from bytemill.comparison.intervals import MAX_UNITS
+from bytemill.analysis.intervals import MAX_UNITS
 from bytemill.formats.library import document_encoder
 
 if TYPE_CHECKING:

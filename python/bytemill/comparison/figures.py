@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bytemill.comparison.intervals import interval, quantile, sampled_sums
+from bytemill.analysis.intervals import interval, quantile, sampled_sums
 from bytemill.system.units import format_share
 
 if TYPE_CHECKING:

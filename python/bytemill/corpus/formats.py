@@ -80,6 +80,7 @@ for _name, _suffixes, _reader, _magic in (
     ("parquet", (".parquet", ".pq"), "columns:read_parquet", (b"PAR1",)),
     ("arrow", (".arrow", ".feather", ".ipc"), "columns:read_arrow", _ARROW_MAGIC),
     ("warc", (".warc", ".wet", ".wat"), "warc:read_warc", (b"WARC/",)),
+    ("html", (".html", ".htm", ".xhtml"), "html:read_html", ()),
 ):
     register_corpus_format(CorpusFormat(_name, _suffixes, f"bytemill.corpus.{_reader}", _magic))
 
@@ -116,11 +117,13 @@ def format_of_magic(head: bytes) -> str | None:
 
 
 _NEEDS = {
-    "zstandard": "zstd-compressed files need",
-    "pyarrow": "Parquet, Arrow, CSV and TSV files need",
-    "warcio": "WARC files need",
-    "fsspec": "URLs need",
+    "zstandard": ("zstd-compressed files need", "data"),
+    "pyarrow": ("Parquet, Arrow, CSV and TSV files need", "data"),
+    "warcio": ("WARC files need", "data"),
+    "fsspec": ("URLs need", "data"),
+    "resiliparse": ("web pages need", "curate"),
 }
+"""What needs a library, and the extra that brings it."""
 
 
 def library(module: str, name: str) -> Any:
@@ -137,6 +140,7 @@ def library(module: str, name: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
+        needs, extra = _NEEDS[package]
         raise CorpusError(
-            f"{name}: {_NEEDS[package]} {package}, which is not installed", hint=install_hint("data")
+            f"{name}: {needs} {package}, which is not installed", hint=install_hint(extra)
         ) from error

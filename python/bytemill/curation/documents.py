@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bytemill.corpus import DocumentSource
+    from bytemill.corpus import DocumentBatch, DocumentSource
 
 BATCH_BYTES = 4 << 20
 """Approximate size of a batch of texts."""
@@ -32,6 +32,13 @@ class Batch:
     source: int = 0
     """Number of the input."""
 
+    def texts(self) -> Iterator[str]:
+        """Yield each document."""
+        start = 0
+        for end in self.ends.tolist():
+            yield str(self.data[start:end], "utf-8")
+            start = end
+
 
 def packed(texts: Iterable[str]) -> Batch:
     """Return texts as one batch. Lone surrogates are replaced by question marks."""
@@ -42,7 +49,7 @@ def packed(texts: Iterable[str]) -> Batch:
 def whole_documents(documents: Documents) -> Iterator[Batch]:
     """Yield the documents in corpus order. A document that spans batches of a corpus is joined in memory."""
     if _is_corpus(documents):
-        yield from _of_corpus(documents)
+        yield from joined(documents.read())
     else:
         yield from _of_texts(cast("Iterable[str]", documents))
 
@@ -64,9 +71,10 @@ def _is_corpus(documents: Documents) -> TypeGuard[DocumentSource]:
     return hasattr(documents, "read")
 
 
-def _of_corpus(corpus: DocumentSource) -> Iterator[Batch]:
+def joined(batches: Iterable[DocumentBatch]) -> Iterator[Batch]:
+    """Yield the whole documents of batches of a corpus."""
     begun: list[bytes] = []
-    for batch in corpus.read():
+    for batch in batches:
         for source, run_data, run_ends, is_open in batch.runs():
             data, ends = run_data, run_ends
             if begun:

@@ -163,9 +163,9 @@ def sketch_batch(
     """
     if tokenizer is None:
         return Sketches(*sketch_texts(batch.data, batch.ends, n, num_threads))
-    starts = [0, *batch.ends[:-1].tolist()] if len(batch.ends) else []
-    texts = [str(batch.data[i:j], "utf-8") for i, j in zip(starts, batch.ends.tolist(), strict=True)]
-    ids, offsets = tokenizer.encode_batch_to_numpy(texts, num_threads=num_threads, allowed_special=())
+    ids, offsets = tokenizer.encode_batch_to_numpy(
+        list(batch.texts()), num_threads=num_threads, allowed_special=()
+    )
     return Sketches(*sketch_ids(ids, offsets[1:], n, num_threads))
 
 

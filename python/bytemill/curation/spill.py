@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -34,17 +33,13 @@ class SpillFolder:
         with output_errors(parent / f"bytemill-{purpose}-…"):
             self._folder = tempfile.TemporaryDirectory(prefix=f"bytemill-{purpose}-", dir=parent)
         self.path = Path(self._folder.name)
-        self._files = contextlib.ExitStack()
 
     def array(self, name: str, dtype: type[Scalar]) -> SpilledArray[Scalar]:
         """Create an empty array in the folder."""
-        array = SpilledArray(self.path / name, dtype)
-        self._files.callback(array.remove)
-        return array
+        return SpilledArray(self.path / name, dtype)
 
     def close(self) -> None:
         """Remove the folder and its arrays."""
-        self._files.close()
         self._folder.cleanup()
 
     def __enter__(self) -> Self:
@@ -57,13 +52,11 @@ class SpillFolder:
 
 
 class SpilledArray(Generic[Scalar]):
-    """A one-dimensional array in a file of its own."""
+    """A one-dimensional array in a file of its own, which is open only while values are appended."""
 
     def __init__(self, path: Path, dtype: type[Scalar]) -> None:
         self._path = path
         self._dtype: np.dtype[Scalar] = np.dtype(dtype)
-        with output_errors(path):
-            self._file = path.open("w+b")
         self._size = 0
 
     def __len__(self) -> int:
@@ -71,9 +64,11 @@ class SpilledArray(Generic[Scalar]):
 
     def append(self, values: NDArray[Any]) -> None:
         """Append values, converted to the type of the array."""
+        if not len(values):
+            return
         converted = np.ascontiguousarray(values, self._dtype)
-        with output_errors(self._path):
-            self._file.write(converted.view(np.uint8).data)
+        with output_errors(self._path), self._path.open("ab") as file:
+            file.write(converted.view(np.uint8).data)
         self._size += len(converted)
 
     def mapped(self) -> NDArray[Scalar]:
@@ -81,12 +76,9 @@ class SpilledArray(Generic[Scalar]):
         if not self._size:
             return np.empty(0, self._dtype)
         with output_errors(self._path):
-            self._file.flush()
-        # Without the subclass, whose slices take longer.
-        return np.asarray(np.memmap(self._file, self._dtype, "r+"))
+            # Without the subclass, whose slices take longer.
+            return np.asarray(np.memmap(self._path, self._dtype, "r+"))
 
     def remove(self) -> None:
-        """Close the file and remove it."""
-        with contextlib.suppress(OSError):  # the content is no longer needed
-            self._file.close()
+        """Remove the file."""
         self._path.unlink(missing_ok=True)

@@ -25,10 +25,13 @@ from bytemill.experiment.documents import StoredText
 from bytemill.experiment.inputs import allowance, train_shards, validation_shards
 from bytemill.experiment.results import check_result, read_scores, write_scores
 from bytemill.experiment.scoring import score_documents
-from bytemill.experiment.statistics import unigram_bits
+from bytemill.experiment.statistics import accuracy, unigram_bits
+from bytemill.lm.benchmarks.answers import AnswerOptions
+from bytemill.lm.benchmarks.evaluate import evaluate_task, load_tasks, measures
 from bytemill.lm.device import pick_precision
 from bytemill.lm.evaluate import evaluate_hellaswag, read_items
 from bytemill.lm.generation.text_generation import sample_text
+from bytemill.lm.item_results import items_hash
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder
@@ -44,10 +47,14 @@ if TYPE_CHECKING:
 
     from bytemill.experiment.inputs import Allowance, Arm, StudyInputs
     from bytemill.experiment.study import Cell
+    from bytemill.lm.benchmarks.evaluate import TaskItems
+    from bytemill.lm.training.saved_model import TrainedModel
 
 _BATCH_SIZE = 16
 """Windows or items per batch of the scoring."""
 _SAMPLE_TOKENS = 60
+_ANSWER_TOKENS = 256
+"""Most tokens of an answer to an item of a task; at most half of the context."""
 _COUNTED_IDS = 1 << 24
 """Ids of the training text that are counted at a time."""
 _VALIDATION_WINDOWS = 64
@@ -75,6 +82,8 @@ class Job:
     inputs: str
     """Hash of all that determines the result."""
     hellaswag: str = ""
+    tasks: Sequence[str] = ()
+    """A task and its file each, as `load_tasks` takes them."""
     prompts: Sequence[str] = ()
 
     @property
@@ -86,6 +95,10 @@ class Job:
     def result_path(self) -> Path:
         """File of the result."""
         return Path(self.folder) / "result.json"
+
+    def to_json(self) -> str:
+        """Return the job as one line, for its process."""
+        return json.dumps(asdict(self))
 
     def result(self) -> dict[str, Any] | None:
         """Return the result of an earlier call of `perform` with the same inputs; None if there is none."""
@@ -103,11 +116,11 @@ class Job:
 def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
     """Return the work of a cell with a learning rate; text is encoded where that has not been done."""
     study, tokenizer = study_inputs.study, study_inputs.tokenizers[cell.tokenizer]
-    shards, n_bytes = train_shards(study_inputs, cell.tokenizer, cell.seed)
+    shards, n_bytes = train_shards(study_inputs, cell.tokenizer, cell.seed, cell.text)
     (arm,) = (
         arm
         for arm in study_inputs.arms(study_inputs.rates)
-        if (arm.tokenizer, arm.model) == (cell.tokenizer, cell.model)
+        if (arm.tokenizer, arm.model, arm.text) == (cell.tokenizer, cell.model, cell.text)
     )
     allowed = _allowance(study_inputs, cell, arm, (len(TokenShards(shards)) - 1, n_bytes))
     is_trial = cell.trial_rate is not None
@@ -133,6 +146,7 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
     facts: dict[str, Any] = {
         "tokenizer": cell.tokenizer,
         "model": cell.model,
+        **({"text": cell.text} if cell.text else {}),
         "seed": cell.seed,
         "learning_rate": rate,
         "is_trial": is_trial,
@@ -142,11 +156,12 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
         "context_bytes": study_inputs.context_bytes,
     }
     hellaswag = str(study_inputs.base / study.hellaswag) if study.hellaswag and not is_trial else ""
+    items = [] if is_trial else study_inputs.tasks
     # Without the places of files and what only the log depends on.
     trained = [
         {key: value for key, value in settings.items() if not key.startswith(("run.", "data."))},
         tokenizer.fingerprint,
-        study_inputs.train_text.sha256,
+        study_inputs.arm_texts[cell.text].sha256,
         n_bytes,
     ]
     scored = [
@@ -154,6 +169,7 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
         {domain: text.sha256 for domain, text in texts.items()},
         hashlib.sha256(Path(hellaswag).read_bytes()).hexdigest() if hellaswag else "",
         study.prompts,
+        *([own.name, items_hash(own.items)] for own in items),
     ]
     return Job(
         cell.name,
@@ -165,6 +181,7 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
         training_inputs=_hash(trained),
         inputs=_hash([trained, scored]),
         hellaswag=hellaswag,
+        tasks=[f"{own.name}={own.file}" for own in items],
         prompts=() if is_trial else study.prompts,
     )
 
@@ -253,8 +270,18 @@ def perform(job: Job, on_record: Callable[[dict[str, Any]], None] | None = None)
             "n_items": own.n_items,
             "n_unaligned": own.n_unaligned,
         }
+    if job.tasks:
+        result["tasks"] = {own.title: _task_result(trained, own) for own in load_tasks(job.tasks)}
     write_json(job.result_path, result)
     return result
+
+
+def _task_result(trained: TrainedModel, items: TaskItems) -> dict[str, Any]:
+    """Return the accuracy of a model on a task, by measure."""
+    answers = AnswerOptions(max_tokens=min(_ANSWER_TOKENS, trained.model.config.context_length // 2))
+    score = evaluate_task(trained, items, answers)
+    found = measures(items, score).items()
+    return {"n_items": len(items.items), "accuracy": {name: accuracy(each).value for name, each in found}}
 
 
 def _remove_other_run(job: Job) -> None:
@@ -299,15 +326,27 @@ def _training_counts(job: Job) -> NDArray[np.int64]:
 
 def main() -> int:
     """Perform the job in the first line of standard input, and return the exit code."""
+    return serve(lambda values, on_record: perform(Job(**values), on_record))
+
+
+def serve(perform: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], Any]) -> int:
+    """Perform the job in the first line of standard input, as the program of a process.
+
+    Args:
+        perform: Called with the values of the job, and with a function that sends a record to the runner.
+
+    Returns:
+        The exit code of the process.
+    """
     # Only records may go to the pipe; what libraries print goes to standard error.
     pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    job = Job(**json.loads(sys.stdin.readline()))
+    values = json.loads(sys.stdin.readline())
     Thread(target=_exit_with_the_study, daemon=True).start()
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
-            perform(job, lambda record: _send(pipe, record))
+            perform(values, lambda record: _send(pipe, record))
         except KeyboardInterrupt:
             return _INTERRUPTED
         except BaseException as error:

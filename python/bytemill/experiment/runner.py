@@ -9,7 +9,7 @@ import queue
 import signal
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +24,7 @@ from bytemill.experiment.job import cell_job
 from bytemill.experiment.report import report
 from bytemill.experiment.results import StoredStudy, StudyFolder
 from bytemill.experiment.statistics import choose_rate
-from bytemill.experiment.study import Cell, cells, load_study, trials
+from bytemill.experiment.study import Cell, cells, load_study, trials, with_text
 from bytemill.storage import url_of
 from bytemill.system.atomic_files import write_json, write_text
 from bytemill.system.locks import try_lock
@@ -51,6 +51,23 @@ class Event:
     record: dict[str, Any] = field(default_factory=dict[str, Any])
     n_done: int = 0
     n_cells: int = 0
+
+
+class AnyJob(Protocol):
+    """The work of a process."""
+
+    @property
+    def name(self) -> str:
+        """Name in events."""
+        ...
+
+    def result(self) -> dict[str, Any] | None:
+        """Return the result; None if the job is not finished."""
+        ...
+
+    def to_json(self) -> str:
+        """Return the job as one line, for its process."""
+        ...
 
 
 class Execute(Protocol):
@@ -131,6 +148,7 @@ class _Run:
     def finish(self) -> None:
         study_inputs, folder = self._inputs, self._folder
         # Everything that can be wrong is found before the first model is trained.
+        _ = study_inputs.tasks
         if self._study.budget.equal == "time":
             probe_rates(study_inputs, self._report)
         write_json(
@@ -151,8 +169,10 @@ class _Run:
                 },
                 "context_bytes": study_inputs.context_bytes,
                 "cells": self._order,
+                **({"texts": self._study.text_names} if self._study.texts else {}),
                 "text": {
                     "train": study_inputs.train_text.sha256,
+                    **{name: text.sha256 for name, text in study_inputs.arm_texts.items() if name},
                     **{name: text.sha256 for name, text in study_inputs.domains.items()},
                 },
             },
@@ -200,12 +220,13 @@ class _Run:
         own = [
             self._results[trial.name]
             for trial in self._trials
-            if (trial.tokenizer, trial.model) == (cell.tokenizer, cell.model) and trial.name in self._results
+            if (trial.tokenizer, trial.model, trial.text) == (cell.tokenizer, cell.model, cell.text)
+            and trial.name in self._results
         ]
         choice = choose_rate(tuning_bits(own), n_seeds=self._study.learning_rate.seeds)
         if choice is None:
             raise OutputError(
-                f"a trial of every learning rate of {cell.tokenizer} with {cell.model} failed",
+                f"a trial of every learning rate of {with_text(cell.tokenizer, cell.text)} with {cell.model} failed",
                 hint="choose other rates for learning_rate.search",
             )
         return choice.rate
@@ -226,14 +247,20 @@ class _Run:
 
 
 class Processes:
-    """Performs jobs in processes: up to `n_jobs` at a time, each on a GPU of its own if there are any."""
+    """Performs jobs in processes: up to `n_jobs` at a time, each on a GPU of its own if there are any.
 
-    def __init__(self, n_jobs: int) -> None:
-        self._n_jobs = n_jobs
+    Args:
+        n_jobs: Processes at the same time.
+        program: Python code of a process, which performs the job in the first line of its standard input; see
+            `job.serve`.
+    """
 
-    def __call__(self, jobs: Iterator[Job]) -> Iterator[Event]:
+    def __init__(self, n_jobs: int, program: str = _PROCESS) -> None:
+        self._n_jobs, self._program = n_jobs, program
+
+    def __call__(self, jobs: Iterator[AnyJob]) -> Iterator[Event]:
         events: queue.Queue[tuple[int, Event | None]] = queue.Queue()
-        running: dict[int, tuple[Job, subprocess.Popen[str]]] = {}
+        running: dict[int, tuple[AnyJob, subprocess.Popen[str]]] = {}
         free = list(range(self._n_jobs))
         is_exhausted = False
         try:
@@ -260,7 +287,7 @@ class Processes:
         finally:
             _stop([process for _, process in running.values()])
 
-    def _start(self, job: Job, slot: int) -> subprocess.Popen[str]:
+    def _start(self, job: AnyJob, slot: int) -> subprocess.Popen[str]:
         import torch
 
         n_gpus = torch.cuda.device_count()
@@ -270,7 +297,7 @@ class Processes:
             names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
             own = {name: threads for name in names if name not in os.environ}
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROCESS],
+            [sys.executable, "-c", self._program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -279,7 +306,7 @@ class Processes:
         )
         with contextlib.suppress(OSError):  # a process that could not start is reported when it has ended
             if process.stdin is not None:
-                process.stdin.write(json.dumps(asdict(job)) + "\n")
+                process.stdin.write(job.to_json() + "\n")
                 process.stdin.flush()
         return process
 
@@ -296,10 +323,14 @@ def _read(
         else:
             events.put((slot, Event("record", name, record=record)))
     process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            if pipe is not None:
+                pipe.close()
     events.put((slot, failure))
 
 
-def _ended(job: Job, status: int) -> Event:
+def _ended(job: AnyJob, status: int) -> Event:
     result = job.result()
     if status == 0 and result is not None:
         return Event("finished", job.name, record=result)

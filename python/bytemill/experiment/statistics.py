@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytemill.comparison.intervals import ratio_interval
+from bytemill.analysis.intervals import ratio_interval, share_interval
 from bytemill.system.extras import import_library
 
 if TYPE_CHECKING:
@@ -155,8 +155,6 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
 def accuracy(scores: Sequence[float]) -> Accuracy:
     """Return the mean score of items with its standard error and interval.
 
-    Wilson's score interval (Wilson 1927) never leaves [0, 1], and is not empty where all items are right or wrong.
-
     Args:
         scores: Score of each item, from 0 to 1; at least one.
 
@@ -169,9 +167,7 @@ def accuracy(scores: Sequence[float]) -> Accuracy:
     error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else None
     if not _is_binary(values):
         return Accuracy(value, n, error, ratio_interval(values, np.ones(n)))
-    test = _scipy.stats.binomtest(int(values.sum()), n)
-    ends = test.proportion_ci(confidence_level=LEVEL, method="wilson")
-    return Accuracy(value, n, error, (float(ends.low), float(ends.high)))
+    return Accuracy(value, n, error, share_interval(int(values.sum()), n))
 
 
 def accuracy_difference(first: Sequence[float], second: Sequence[float]) -> AccuracyDifference:

@@ -55,6 +55,10 @@ OWN_PARTS_HINT = (
 )
 
 
+_FETCH_HINTS = {
+    "a Git LFS pointer": "fetch the file itself: git lfs pull",
+    "an HTML page": "download the file again",
+}
 _GPT2_NAMES = tuple(name for names in GPT2_FILES for name in names)
 
 
@@ -231,7 +235,17 @@ def read_content(content: Content) -> TokenizerSpec:
     for each in reversed(FORMATS.values()):
         if isinstance(each, _BuiltIn) and each.call("recognize", content):
             return each.call("read", content)
-    raise TokenizerFileError(f"{content.location}: unknown format", hint=supported_files())
+    raise _unknown_format(content)
+
+
+def _unknown_format(content: Content) -> TokenizerFileError:
+    # It takes longer to import than a tokenizer to load.
+    from bytemill.corpus.content import HEAD_BYTES, describe
+
+    what = describe(content.data[:HEAD_BYTES])
+    if what in _FETCH_HINTS:
+        return TokenizerFileError(f"{content.location} is {what}, not a tokenizer", hint=_FETCH_HINTS[what])
+    return TokenizerFileError(f"{content.location}: unknown format", hint=supported_files())
 
 
 def format_of_name(path: Path) -> str:

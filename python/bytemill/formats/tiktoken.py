@@ -15,6 +15,7 @@ is the tokenizer. `Tokenizer.load("stories.tiktoken")` reads it too.
 from __future__ import annotations
 
 import binascii
+import codecs
 import hashlib
 import json
 import re
@@ -210,13 +211,13 @@ KNOWN_FILES = (
 
 def recognize(content: Content) -> bool:
     """Return whether a file's content is that of a rank file."""
-    return looks_like_ranks(content.data)
+    return looks_like_ranks(_lines(content))
 
 
 def read(content: Content) -> TokenizerSpec:
     """Read a rank file, with the settings file beside it. Raises TokenizerFileError."""
     pattern, special_tokens = _with_settings(content)
-    return from_bytes(content.data, content.location, pattern, special_tokens)
+    return from_bytes(_lines(content), content.location, pattern, special_tokens)
 
 
 def load(content: Content) -> Loaded | None:
@@ -227,13 +228,19 @@ def load(content: Content) -> Loaded | None:
         return None
     if not all(type(token_id) is int and 0 <= token_id <= MAX_ID for token_id in (ids or {}).values()):
         return None
-    file = RankFile.read(content.data)
+    data = _lines(content)
+    file = RankFile.read(data)
     if file is None:
         return None
     pattern, special = complete(
-        content.data, content.location, file.n_ranks, file.token, pattern=pattern, special_tokens=ids
+        data, content.location, file.n_ranks, file.token, pattern=pattern, special_tokens=ids
     )
     return Loaded(file.encoder(special, pattern))
+
+
+def _lines(content: Content) -> bytes:
+    """Return the content without a byte-order mark, which tiktoken ignores too."""
+    return content.data.removeprefix(codecs.BOM_UTF8)
 
 
 def render(spec: TokenizerSpec, path: Path) -> dict[Path, bytes]:

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
+from bytemill.lm.kernels.common_order import common_order
 from bytemill.lm.loss import mean_losses
 from bytemill.lm.model_config import FEED_FORWARDS, NORMS, ModelConfig
 from bytemill.lm.residual import FORMS
@@ -458,7 +459,7 @@ class RotaryEmbedding(Module):
         d_k: Width of the vectors, an even number.
         max_seq_len: Number of positions.
         device: Device of the tables.
-        frequencies: Replaces θ^(−2i/d_k), the radians per position of each pair; (d_k / 2,) in float64 on the CPU.
+        frequencies: Replaces θ^(−2i/d_k), the radians per position of each pair; (d_k / 2,) on the CPU.
             A pair of frequency 0 is not rotated.
         magnitude: Factor of the rotated pairs.
     """
@@ -514,12 +515,12 @@ class RotaryEmbedding(Module):
 def sinusoids(n_positions: int, d_model: int, theta: float = 10_000.0) -> Tensor:
     """Return (n_positions, d_model): alternating sin and cos of position · θ^(−2i/d_model) (Vaswani et al. 2017)."""
     angles = _angles(rotary_frequencies(theta, d_model), n_positions)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).float()
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
 def _angles(frequencies: Tensor, n_positions: int) -> Tensor:
-    """Return (n_positions, n_frequencies) in float64."""
-    return torch.outer(torch.arange(n_positions, dtype=torch.float64, device="cpu"), frequencies)
+    """Return (n_positions, n_frequencies) in float32: models of other programs are trained with its roundings."""
+    return torch.outer(torch.arange(n_positions, dtype=torch.float32, device="cpu"), frequencies.float())
 
 
 def scaled_dot_product_attention(
@@ -705,6 +706,7 @@ class MultiHeadSelfAttention(Module):
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
         document_starts: Any = None,
+        added_values: Tensor | None = None,
     ) -> Tensor:
         """Attend.
 
@@ -715,12 +717,15 @@ class MultiHeadSelfAttention(Module):
             cache: Keys and values of earlier tokens; those of `x` are appended.
             document_starts: (..., n_tokens), position of the first token of each token's document; it attends to none
                 before that. Or the result of `Kernels.document_mask` for them.
+            added_values: (..., n_tokens, n_kv_heads · d_head), added to the values.
         """
         *batch, n_tokens, d_model = x.shape
         x = narrowed(x.reshape(math.prod(batch), n_tokens, d_model))
         layers = (self.q_proj, self.k_proj, self.v_proj)
         joined = self.kernels.joined if self.n_heads == self.n_kv_heads else None
         q, k, v = [layer(x) for layer in layers] if joined is None else joined(x, layers)
+        if added_values is not None:
+            v = v + added_values.reshape(v.shape).to(v.dtype)
         q, k, v = (
             self._heads(q, self.n_heads),
             self._heads(k, self.n_kv_heads),
@@ -835,6 +840,33 @@ class KVCache:
         for layer in self.layers:
             layer.keep_rows(rows)
 
+    def align(self, n_positions: int) -> None:
+        """Set the number of positions: what all sequences begin with, is cut off or becomes more padding.
+
+        Args:
+            n_positions: No fewer than a sequence has without its padding.
+        """
+        self.n_padding = (self._padding() + (n_positions - self.n_positions)).clamp_min(0)
+        for layer in self.layers:
+            layer.align(n_positions)
+        self.n_positions = n_positions
+
+    def put(self, rows: list[int], source: KVCache) -> None:
+        """Replace sequences by all those of another cache, in this order; their last tokens become the last ones here.
+
+        Args:
+            rows: The sequences to replace.
+            source: A cache of the same model with at most as many positions.
+        """
+        padding = self._padding().clone()
+        padding[rows] = source._padding() + (self.n_positions - source.n_positions)
+        self.n_padding = padding if bool(padding.any()) else None
+        for layer, own in zip(self.layers, source.layers, strict=True):
+            layer.put(rows, own)
+
+    def _padding(self) -> Tensor:
+        return torch.zeros(self.batch_size, dtype=torch.int64) if self.n_padding is None else self.n_padding
+
     def mask(self, layer: LayerCache, n_tokens: int, window: int | None, device: torch.device) -> Tensor:
         """Return the causal mask of new tokens in a layer, (n_tokens, n_keys) or (batch, 1, n_tokens, n_keys)."""
         n_padding = None if self.n_padding is None else (self.n_padding - layer.n_dropped).clamp_min(0)
@@ -873,6 +905,32 @@ class LayerCache:
     def keep_rows(self, rows: list[int]) -> None:
         """Keep only these sequences, in this order."""
         self.keys, self.values = self.keys[rows], self.values[rows]
+
+    @property
+    def by_position(self) -> list[Tensor]:
+        """The tensors whose last but one dimension has a place for each kept position."""
+        return [self.keys, self.values]
+
+    def align(self, n_positions: int) -> None:
+        """Set the number of positions, of which the last ones stay; see `KVCache.align`."""
+        move_positions(self.by_position, self.n_positions, n_positions)
+        self.n_positions = n_positions
+
+    def put(self, rows: list[int], source: LayerCache) -> None:
+        """Replace sequences by all those of another cache; see `KVCache.put`."""
+        for cached, new in zip(self.by_position, source.by_position, strict=True):
+            here, there = (min(n, cached.shape[-2]) for n in (self.n_positions, source.n_positions))
+            cached[rows, ..., : here - there, :] = 0
+            cached[rows, ..., here - there : here, :] = new[..., :there, :].to(cached.dtype)
+
+
+def move_positions(tensors: list[Tensor], n_before: int, n_after: int) -> None:
+    """Move the last positions so that they end at another number; zeros, which are finite, come before them."""
+    for cached in tensors:
+        before, after = (min(n, cached.shape[-2]) for n in (n_before, n_after))
+        moved = cached[..., max(0, before - after) : before, :].clone()
+        cached[..., : after - moved.shape[-2], :] = 0
+        cached[..., after - moved.shape[-2] : after, :] = moved
 
 
 class WindowCache(LayerCache):
@@ -922,6 +980,7 @@ class TransformerBlock(Module):
             self.ln1_out, self.ln2_out = norm.of(config, **place), norm.of(config, **place)
         self.dropout = Dropout(config.dropout)
         self.form = FORMS.get("parallel" if config.residual == "parallel" else config.norm_position)
+        self.takes_ids: bool = getattr(self.attn, "takes_ids", False)
 
     def forward(
         self,
@@ -931,13 +990,16 @@ class TransformerBlock(Module):
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
         document_starts: Any = None,
+        ids: Tensor | None = None,
     ) -> Tensor:
-        """Compute the block; the arguments are those of `MultiHeadSelfAttention.forward`."""
+        """Compute the block; the arguments are those of `MultiHeadSelfAttention.forward`, and the ids of the tokens."""
+        options = {"mask": mask, "cache": cache, "document_starts": document_starts}
+        if self.takes_ids:
+            options["ids"] = ids
         if self.form is not None:
-            options = {"mask": mask, "cache": cache, "document_starts": document_starts}
             return self.form(self, x, lambda y: self.attn(y, token_positions, **options))
         y = self.ln1(x) if self.pre_norm else x
-        y = self.attn(y, token_positions, mask=mask, cache=cache, document_starts=document_starts)
+        y = self.attn(y, token_positions, **options)
         if self.pre_norm:
             x = x + self.dropout(y)
             return x + self.dropout(self.ffn(self.ln2(x)))
@@ -996,12 +1058,8 @@ class Checkpointed(Module):
         if name == "selective":
             self._options["context_fn"] = partial(_torch.create_selective_checkpoint_contexts, _policy)
 
-    def forward(
-        self, x: Tensor, token_positions: Tensor | None = None, *, document_starts: Any = None
-    ) -> Tensor:
-        return _torch.checkpoint(
-            self._block[0], x, token_positions, document_starts=document_starts, **self._options
-        )
+    def forward(self, x: Tensor, token_positions: Tensor | None = None, **options: Any) -> Tensor:
+        return _torch.checkpoint(self._block[0], x, token_positions, **options, **self._options)
 
 
 def _policy(_context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
@@ -1077,6 +1135,10 @@ class TransformerLM(Module):
     def forward(self, ids: Tensor, cache: KVCache | None = None, *, last_only: bool = False) -> Tensor:
         """Compute the logits of the next id at each position.
 
+        In evaluation mode and without a cache, kernels "auto" on the CPU compute in the order of transformers, so that
+        logits in float32 are those of transformers but for what the two programs compute differently. `hidden` and
+        `logits` take half the time there.
+
         Args:
             ids: (..., n_tokens); with a cache (batch, n_tokens).
             cache: Keys and values of the preceding tokens; those of `ids` are appended.
@@ -1085,8 +1147,9 @@ class TransformerLM(Module):
         Raises:
             ValueError: There are more positions than the context length.
         """
-        x = self.hidden(ids, cache)
-        return self.logits(x[..., -1:, :] if last_only else x)
+        with common_order(not self.training and cache is None):
+            x = self.hidden(ids, cache)
+            return self.logits(x[..., -1:, :] if last_only else x)
 
     def loss(self, ids: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
         """Compute `cross_entropy(model(ids), targets, z_loss)`; kernels other than scratch never store all logits."""
@@ -1176,11 +1239,18 @@ class TransformerLM(Module):
             # activation checkpointing the choice is made, and torch before 2.15 fails to combine the two.
             config: Any = import_module("torch._functorch.config")
             config.activation_memory_budget = 1.0 if self._training_blocks else 0.6
+        self.prepare_to_compile()
         compiled: Any = partial(torch.compile, dynamic=False, **options)
         self._training_blocks = [compiled(block) for block in self._training_blocks or self.layers]
         if self.lm_head.weight.device.type != "cpu":
             # On the CPU, compiled code would add up the gradients of an embedding in any order.
             self._training_ends = (compiled(self._embed), compiled(self._normalized))
+
+    def prepare_to_compile(self) -> None:
+        """Have parts whose shapes change from batch to batch left out of compiled code."""
+        for part in self.modules():
+            if hasattr(part, "leave_out_of_compiled_code"):
+                cast("Any", part).leave_out_of_compiled_code()
 
     def hidden(self, ids: Tensor, cache: KVCache | None = None, documents: Documents | None = None) -> Tensor:
         """Compute the input of the output layer: ids (..., n_tokens) -> (..., n_tokens, d_model).
@@ -1204,13 +1274,17 @@ class TransformerLM(Module):
             if documents is not None:
                 starts = documents.starts(ids)
                 positions = positions - starts if documents.reset_positions else positions
-            masks = self._document_masks(starts)
+            masks, more = self._document_masks(starts), self._ids_of_blocks(ids)
             # Other shapes than those of training, such as a growing cache, would compile the parts again.
             ends = (self._training_ends if self.training else None) or (self._embed, self._normalized)
             x = ends[0](ids, positions)
             blocks = (self._training_blocks if self.training else None) or self.layers
             for block, mask in zip(blocks, masks, strict=True):
-                x = block(x) if documents is None else block(x, positions, document_starts=mask)
+                x = (
+                    block(x, **more)
+                    if documents is None
+                    else block(x, positions, document_starts=mask, **more)
+                )
             return ends[1](x)
         return self._normalized(x)
 
@@ -1226,6 +1300,10 @@ class TransformerLM(Module):
         made = {window: make(rows, window) for window in windows}
         return [made[mixer.window] if own else starts for mixer, own in zip(mixers, takes, strict=True)]
 
+    def _ids_of_blocks(self, ids: Tensor) -> dict[str, Tensor]:
+        """Return the argument of blocks for the ids, if one of them reads it."""
+        return {"ids": ids} if any(cast("Any", layer).takes_ids for layer in self.layers) else {}
+
     def _normalized(self, x: Tensor) -> Tensor:
         return self.ln_final(x) if self.config.has_final_norm else x
 
@@ -1238,12 +1316,12 @@ class TransformerLM(Module):
         # One query attends to all cached keys, and needs a mask only for padding.
         is_masked = (n_before and n_tokens > 1) or cache.n_padding is not None
         masks: dict[int | None, Tensor] = {}
-        x = self._embed(ids, positions)
+        x, more = self._embed(ids, positions), self._ids_of_blocks(ids)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             window = getattr(layer.attn, "window", None)
             if is_masked and window not in masks:
                 masks[window] = cache.mask(layer_cache, n_tokens, window, ids.device)
-            x = layer(x, positions, mask=masks.get(window), cache=layer_cache)
+            x = layer(x, positions, mask=masks.get(window), cache=layer_cache, **more)
         cache.advance_to(n_before + n_tokens)
         return x
 
@@ -1259,13 +1337,20 @@ class TransformerLM(Module):
         x = self.dropout(x)
         return narrowed(x) if self.narrow_residual else x
 
+    def block_matrices(self) -> list[Parameter]:
+        """Return the matrices of the blocks, without embeddings, whose rows are looked up and not multiplied."""
+        modules = (each for each in self.layers.modules() if not isinstance(each, Embedding))
+        found = (each for module in modules for each in module.parameters(recurse=False))
+        return [each for each in found if each.ndim == 2]
+
     def n_parameters(self, *, non_embedding: bool = False) -> int:
-        """Return the number of parameters; a shared tensor counts once.
+        """Return the number of parameters, quantized ones included; a shared tensor counts once.
 
         Args:
             non_embedding: Exclude token and position embeddings, but not an untied output layer.
         """
         n_parameters = sum(parameter.numel() for parameter in self.parameters())
+        n_parameters += sum(getattr(module, "n_weights", 0) for module in self.modules())
         if non_embedding:
             n_parameters -= self.token_embeddings.weight.numel()
             if self.config.position == "learned":

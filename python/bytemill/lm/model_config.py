@@ -578,6 +578,38 @@ class _WindowAttention(_Attention):
         return _in_window(config, int(arguments[0]))
 
 
+class _ValueAttention(_Attention):
+    """Attention with value embeddings: `values`, or `values:512` in a window."""
+
+    def settings(self, config: ModelConfig, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the settings of a block with value embeddings."""
+        if len(arguments) > 1 or not all(each.isdecimal() and int(each) >= 1 for each in arguments):
+            raise ValueError("write values, or the number of tokens of a window after a colon, as values:512")
+        return _in_window(config, int(arguments[0]) if arguments else config.attention.sliding_window)
+
+    def matrices(self, config: ModelConfig) -> int:
+        return super().matrices(config) + self._gate(config)
+
+    def vectors(self, config: ModelConfig) -> int:
+        """Count the embedding too, which is no factor of a product."""
+        return super().vectors(config) + config.vocab_size * self._widths(config)[1]
+
+    def flops(self, config: ModelConfig, n_tokens: int) -> dict[str, int]:
+        return {**super().flops(config, n_tokens), "value gates": 2 * n_tokens * self._gate(config)}
+
+    def saved(self, config: ModelConfig) -> Numbers:
+        """Count the embeddings, the ids, and the gates before and after their factor."""
+        own = super().saved(config)
+        return Numbers(own.wide + self._widths(config)[1], own.narrow + 2 * config.n_kv_heads)
+
+    def saved_selectively(self, config: ModelConfig) -> tuple[Numbers, int]:
+        own, again = super().saved_selectively(config)
+        return Numbers(own.wide, own.narrow + config.n_kv_heads), again + config.n_kv_heads
+
+    def _gate(self, config: ModelConfig) -> int:
+        return self.load().n_gate_inputs(config) * config.n_kv_heads
+
+
 def _in_window(config: ModelConfig, window: int | None) -> dict[str, Any]:
     """Return the settings of a block with a sliding window: its rotary embedding may have another base, unscaled."""
     theta = config.rope.window_theta
@@ -707,6 +739,7 @@ MIXERS: dict[str, Mixer] = {
     "attention": _Attention(_ATTENTION, in_core=True),
     "full": _FullAttention(_ATTENTION, in_core=True),
     "window": _WindowAttention(_ATTENTION, in_core=True, example=":512"),
+    "values": _ValueAttention("bytemill.lm.mixers.values:ValueAttention"),
     "mla": _OfModule("bytemill.lm.mixers.mla:LatentAttention", options=MLAConfig.keys("mla")),
     "linear": _OfModule("bytemill.lm.mixers.linear:LinearAttention", options=LinearConfig.keys("linear")),
     "delta": _OfModule("bytemill.lm.mixers.delta:GatedDelta", options=DeltaConfig.keys("delta")),

@@ -73,7 +73,8 @@ def multi_token_loss(
     following, after = targets[..., :-1], targets[..., 1:]
     is_counted = (following >= 0) & (after >= 0)
     if not bool(is_counted.any()):
-        return hidden.sum() * 0
+        # Gradients of 0: processes agree on which ones there are.
+        return 0 * (hidden.sum() + sum(parameter.sum() for parameter in head.parameters()))
     embeddings = model.token_embeddings(following.clamp_min(0)) * (model.config.embedding_scale or 1.0)
     options: dict[str, Any] = {}
     if documents is not None:
@@ -81,6 +82,8 @@ def multi_token_loss(
         positions = torch.arange(starts.shape[-1], device=ids.device)
         positions = positions - starts if documents.reset_positions else positions
         options = {"token_positions": positions, "document_starts": starts}
+    if head.block.takes_ids:
+        options["ids"] = following.clamp_min(0)
     x, wanted = head(hidden[..., :-1, :], embeddings, **options)[is_counted], after[is_counted]
     losses, cap = model.kernels.losses, model.config.logit_soft_cap
     if losses is not None:

@@ -302,6 +302,7 @@ def allow_compiled_shapes(n_shapes: int) -> None:
 
 def compile_blocks(model: TransformerLM) -> None:
     """Compile each block; the gathering of the parameters between them cannot be compiled."""
+    model.prepare_to_compile()
     for block in model.layers:
         cast("Any", block).compile()
 

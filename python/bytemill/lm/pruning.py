@@ -102,7 +102,7 @@ def prune(model: TransformerLM, sparsity: Sparsity) -> int:
     Raises:
         ModelConfigError: The columns of a matrix do not divide into groups.
     """
-    matrices = [parameter for parameter in model.layers.parameters() if parameter.ndim == 2]
+    matrices = model.block_matrices()
     masks = [kept_weights(matrix, sparsity) for matrix in matrices]  # all before the first changes
     for matrix, mask in zip(matrices, masks, strict=True):
         matrix.mul_(mask)

@@ -7,7 +7,7 @@ s in float16, so that w ≈ s · code:
     4 bits   code = ⌊w / s + 8.5⌋ − 8, −8 … 7       s = (the w of largest |w|) / −8   0.5625 bytes per weight
 
 Codes are computed with the scale before it is rounded to float16. The scale of 4 bits may be negative, so that the
-largest magnitude has the code −8 whatever its sign. With the scales of least squared error, Σ (w − s · code)² is less.
+largest magnitude has the code −8 whatever its sign.
 
 Matrices and token embeddings are quantized. Norms, biases and position embeddings stay float32. A forward pass computes
 a matrix in float32 just before it is used; `CoreDecoder` reads the codes themselves.
@@ -31,20 +31,16 @@ if TYPE_CHECKING:
 
 
 Bits = Literal[4, 8]
-Scales = Literal["largest", "least-squares"]
 GROUP = 32
 """Weights that share a scale."""
-_FACTORS = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.87, 0.84, 0.8, 0.75, 0.7)
-"""Where scales of least squared error are looked for, as factors of the scale of the largest magnitude."""
 
 
-def quantize(weight: Tensor, bits: Bits, scales: Scales = "largest") -> tuple[Tensor, Tensor]:
+def quantize(weight: Tensor, bits: Bits) -> tuple[Tensor, Tensor]:
     """Quantize the rows of a float32 matrix.
 
     Args:
         weight: (n_rows, width) of finite numbers; the width is a multiple of 32.
         bits: 8 or 4.
-        scales: Scales of the largest magnitude of each group, as llama.cpp's, or those of least squared error.
 
     Returns:
         The codes, int8 (n_rows, width), or uint8 (n_rows, width / 2) with two codes of 4 bits in a byte; and the
@@ -57,10 +53,7 @@ def quantize(weight: Tensor, bits: Bits, scales: Scales = "largest") -> tuple[Te
     groups = _grouped(weight.detach().float(), GROUP)
     scale = _largest_scale(groups, bits)
     codes = _codes(groups, scale, bits)
-    scale = scale.half()
-    if scales == "least-squares":
-        codes, scale = _least_squares(groups, codes, scale, bits)
-    scale = scale.squeeze(-1)
+    scale = scale.half().squeeze(-1)
     if bits == 8:
         return codes.to(torch.int8).flatten(-2), scale
     low, high = (codes + 8).to(torch.uint8).chunk(2, dim=-1)
@@ -99,26 +92,6 @@ def _codes(groups: Tensor, scale: Tensor, bits: Bits) -> Tensor:
     return (quotients + 8.5).trunc().clamp(0, 15) - 8
 
 
-def _least_squares(groups: Tensor, codes: Tensor, scale: Tensor, bits: Bits) -> tuple[Tensor, Tensor]:
-    """Return codes and scale of least squared error among those tried; the first are `codes` and `scale`."""
-    error = (groups - codes * scale.float()).square().sum(-1, keepdim=True)
-    largest, lowest, highest = (
-        _largest_scale(groups, bits),
-        -127 if bits == 8 else -8,
-        127 if bits == 8 else 7,
-    )
-    for factor in _FACTORS:
-        tried = _codes(groups, largest * factor, bits).clamp(lowest, highest)
-        # For fixed codes c, Σ (w − s c)² is least for s = Σ w c / Σ c².
-        squares = tried.square().sum(-1, keepdim=True)
-        best = ((groups * tried).sum(-1, keepdim=True) / squares.clamp_min(1)).half()
-        own = (groups - tried * best.float()).square().sum(-1, keepdim=True)
-        is_better = own < error
-        codes, scale = torch.where(is_better, tried, codes), torch.where(is_better, best, scale)
-        error = torch.where(is_better, own, error)
-    return codes, scale
-
-
 def _check_width(name: str, weight: Tensor) -> None:
     if weight.shape[-1] % GROUP:
         raise ModelConfigError(
@@ -129,6 +102,8 @@ def _check_width(name: str, weight: Tensor) -> None:
 
 class QuantizedWeight(Module):
     """Codes and scales of a matrix (n_rows, width); layers with tied weights share it.
+
+    `TransformerLM.n_parameters` counts its weights, though they are buffers.
 
     Args:
         codes: Result of `quantize`.
@@ -142,6 +117,11 @@ class QuantizedWeight(Module):
         super().__init__()
         self.register_buffer("codes", codes)
         self.register_buffer("scales", scales)
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights of the matrix."""
+        return self.scales.numel() * GROUP
 
     def rows(self, ids: Tensor | None = None) -> Tensor:
         """Return the matrix in float32, or some of its rows."""
@@ -186,7 +166,7 @@ class QuantizedEmbedding(Embedding):
         return self.quantized.rows(ids.reshape(-1)).view(*ids.shape, -1)
 
 
-def quantize_model(model: TransformerLM, bits: Bits, scales: Scales = "largest") -> TransformerLM:
+def quantize_model(model: TransformerLM, bits: Bits) -> TransformerLM:
     """Quantize the matrices and token embeddings of a model in place; it cannot be trained any more.
 
     The quantized weights are buffers, and no parameters of the model.
@@ -194,7 +174,6 @@ def quantize_model(model: TransformerLM, bits: Bits, scales: Scales = "largest")
     Args:
         model: A float32 model, on the CPU or another device.
         bits: 8 or 4.
-        scales: See `quantize`.
 
     Returns:
         The model, in evaluation mode.
@@ -202,7 +181,7 @@ def quantize_model(model: TransformerLM, bits: Bits, scales: Scales = "largest")
     Raises:
         ModelConfigError: A row is not a multiple of 32 wide; nothing is changed.
     """
-    return _replaced(model, lambda weight: QuantizedWeight(*quantize(weight, bits, scales)))
+    return _replaced(model, lambda weight: QuantizedWeight(*quantize(weight, bits)))
 
 
 def empty_quantized_model(config: ModelConfig, bits: Bits, device: str = "cpu") -> TransformerLM:

@@ -1,10 +1,11 @@
-r"""Reference implementation of byte-level BPE in plain Python: slow, short, to be read from top to bottom.
+r"""Reference implementation of byte-level BPE and of duplicates in plain Python: slow, short, to be read downwards.
 
 The tests compare the fast core with these modules, which use the most direct correct method. In reading order:
 
 1. `pretokens`: split a text at special tokens, then into pre-tokens, which no token crosses;
 2. `training`: learn merges from the pre-tokens, in three versions with the same result, each faster;
-3. `encoding`: encode text to ids with the merges, and decode ids to text.
+3. `encoding`: encode text to ids with the merges, and decode ids to text;
+4. `duplicates`: near duplicates among documents, and lines that they share.
 
 The example of Sennrich, Haddow and Birch (2016), "Neural machine translation of rare words with subword units", with
 words split at spaces:
@@ -20,6 +21,17 @@ words split at spaces:
 [b'ne', b'west']
 """
 
+from bytemill.reference.duplicates import (
+    Word,
+    candidates,
+    clusters,
+    jaccard,
+    near_duplicates,
+    repeated_lines,
+    shingles,
+    sketch,
+    words,
+)
 from bytemill.reference.encoding import (
     AllowedSpecial,
     MergeStep,
@@ -58,20 +70,29 @@ __all__ = [
     "ReferenceTokenizer",
     "TieBreak",
     "Ties",
+    "Word",
     "apply_merges",
     "build_vocab",
+    "candidates",
     "check_special_tokens",
+    "clusters",
     "corpus_pretokens",
     "encode_by_ranks",
+    "jaccard",
     "learn_merges",
     "merge_by_rank",
     "merge_pair",
     "n_merges_for",
+    "near_duplicates",
     "pretoken_bytes",
     "pretokenize",
+    "repeated_lines",
+    "shingles",
     "single_bytes",
+    "sketch",
     "split_at_special_tokens",
     "train",
     "train_naive",
     "train_unique",
+    "words",
 ]

@@ -9,9 +9,11 @@ from bytemill.report.charts import (
     line_chart,
 )
 from bytemill.report.rendering import Figure, Table, render
+from bytemill.report.scatter import Cloud, scatter_chart
 
 __all__ = [
     "Chart",
+    "Cloud",
     "Figure",
     "Interval",
     "Series",
@@ -20,4 +22,5 @@ __all__ = [
     "interval_chart",
     "line_chart",
     "render",
+    "scatter_chart",
 ]

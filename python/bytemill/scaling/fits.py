@@ -8,11 +8,16 @@ C = k N D, where k is usually 6, is spent best at
 The fit minimizes Huber's loss of log L, as in that paper. For given exponents E, A and B follow by linear least squares
 (variable projection), so only two numbers are searched in the first stage; the second stage moves all five, on a scale
 on which the optimizer's tolerances mean something: with the plain objective, of about 1e-6, L-BFGS stops at its start.
+
+Intervals come from a Bayesian bootstrap (Rubin 1981): each sample is a fit with weights drawn from an exponential
+distribution, one for all runs that differ by their seed alone. Drawing runs with replacement instead empties corners of
+a small grid, which makes intervals too wide: they held in 98 % of simulated sweeps instead of 95 %.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +39,11 @@ FLOPS_PER_TOKEN = 6.0
 LEVEL = 0.95
 _MIN_RUNS = 6
 _EXPONENTS = (0.01, 2.0)
+_LARGEST_LOG = 300.0
+"""Sizes are at most e to this: laws with an exponent near 0 have no best size."""
+_MOST_EVALUATIONS = 400
+_DRAWS = 20
+"""Draws of residuals with each law of the bootstrap."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +108,9 @@ class LossLaw:
     def best(self, flops: float, flops_per_token: float = FLOPS_PER_TOKEN) -> tuple[float, float]:
         """Return parameters and tokens of the best model for a budget C = flops_per_token · N · D."""
         product = flops / flops_per_token
-        g = (self.alpha * self.a / (self.beta * self.b)) ** (1 / (self.alpha + self.beta))
-        parameters = g * product**self.size_exponent
+        ratio = math.log(self.alpha * self.a) - math.log(self.beta * self.b)
+        log_size = ratio / (self.alpha + self.beta) + self.size_exponent * math.log(product)
+        parameters = math.exp(min(max(log_size, -_LARGEST_LOG), _LARGEST_LOG))
         return parameters, product / parameters
 
 
@@ -123,6 +134,8 @@ class Fit:
     at_bound: tuple[str, ...]
     """Exponents that reached the end of their range: the runs do not tell them."""
     samples: tuple[LossLaw, ...] = ()
+    residuals: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """(n_runs,), log L − log of the law."""
 
     def interval(self, quantity: Callable[[LossLaw], float]) -> Interval:
         """Return a quantity of the law, a function of it, with the interval of the bootstrap."""
@@ -133,18 +146,47 @@ class Fit:
         low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return Interval(value, float(low), float(high))
 
+    def outcome(self, parameters: float, tokens: float, n_seeds: int = 1, seed: int = 0) -> Interval:
+        """Return the loss of runs that are not in the fit, with the interval in which their mean falls.
 
-def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: int = 0, seed: int = 0) -> Fit:
+        Beside the uncertainty of the law, a run scatters around it as those of the fit do.
+
+        Args:
+            parameters: N.
+            tokens: D.
+            n_seeds: Number of runs, which differ by their seed alone.
+            seed: Seed of the draws.
+        """
+        value = float(self.law.loss(parameters, tokens))
+        if not self.samples:
+            return Interval(value, float("nan"), float("nan"))
+        random = np.random.default_rng(seed)
+        scale = np.sqrt(len(self.residuals) / max(1, len(self.residuals) - 5))
+        losses = np.array([law.loss(parameters, tokens) for law in self.samples])
+        drawn = random.choice(self.residuals, (_DRAWS, len(losses), n_seeds)).mean(2) * scale
+        low, high = np.quantile(losses * np.exp(drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return Interval(value, float(low), float(high))
+
+
+def fit_loss(
+    runs: Runs,
+    *,
+    start: Sequence[float] | None = None,
+    n_bootstrap: int = 0,
+    seed: int = 0,
+    log_shifts: NDArray[np.float64] | None = None,
+) -> Fit:
     """Fit L(N, D) to runs.
 
     Args:
         runs: At least six runs, of several sizes and numbers of tokens.
         start: Exponents α and β to start from; by default the best of a grid.
-        n_bootstrap: Number of bootstrap samples, of groups and of the runs in each.
+        n_bootstrap: Number of bootstrap samples, with a weight for each group of runs.
         seed: Seed of the bootstrap.
+        log_shifts: (n, n_runs), what log L might be lower by with better settings; each bootstrap sample takes a row.
 
     Raises:
-        ScalingError: There are too few runs, or all have one size or one number of tokens.
+        ScalingError: There are too few runs, all have one size or one number of tokens, or the fit does not converge.
     """
     if len(runs) < _MIN_RUNS:
         raise ScalingError(
@@ -158,33 +200,25 @@ def fit_loss(runs: Runs, *, start: Sequence[float] | None = None, n_bootstrap: i
     problem = _Problem(runs)
     exponents = problem.best_of_grid() if start is None else np.clip(np.array(start, float), *_EXPONENTS)
     found = problem.solve(problem.start(exponents, refine=True))
+    if not problem.is_converged:
+        raise ScalingError(
+            f"the fit to {len(runs)} runs does not converge",
+            hint="add runs with other sizes and numbers of tokens, or leave out runs that are far from all others",
+        )
     law, huber = problem.law(found), problem.huber(found)
     at_bound = tuple(
         name
         for name, value in (("alpha", law.alpha), ("beta", law.beta))
         if value <= _EXPONENTS[0] * 1.001 or value >= _EXPONENTS[1] * 0.999
     )
-    samples: list[LossLaw] = []
     random = np.random.default_rng(seed)
+    groups = np.arange(len(runs)) if runs.groups is None else np.unique(runs.groups, return_inverse=True)[1]
+    samples: list[LossLaw] = []
     for _ in range(n_bootstrap):
-        drawn = runs.take(_resampled(runs, random))
-        own = _Problem(drawn)
-        samples.append(own.law(own.solve(found)))
-    return Fit(law, len(runs), huber, at_bound, tuple(samples))
-
-
-def _resampled(runs: Runs, random: np.random.Generator) -> NDArray[np.int64]:
-    """Draw groups with replacement, and in each as many runs as it has."""
-    if runs.groups is None:
-        return random.integers(len(runs), size=len(runs))
-    groups = runs.groups
-    names: list[int] = np.unique(groups).tolist()
-    members: list[NDArray[np.int64]] = [np.flatnonzero(groups == name) for name in names]
-    chosen: list[int] = random.integers(len(members), size=len(members)).tolist()
-    drawn = [
-        members[index][random.integers(len(members[index]), size=len(members[index]))] for index in chosen
-    ]
-    return np.concatenate(drawn)
+        weights = random.exponential(size=int(groups.max()) + 1)[groups]
+        shifts = None if log_shifts is None else log_shifts[random.integers(len(log_shifts))]
+        samples.append(problem.law(problem.solve(found, weights / weights.mean(), shifts)))
+    return Fit(law, len(runs), huber, at_bound, tuple(samples), problem.residuals(found))
 
 
 class _Problem:
@@ -196,6 +230,8 @@ class _Problem:
         self.mean_n, self.mean_d = self.log_n.mean(), self.log_d.mean()
         self.x, self.y = self.log_n - self.mean_n, self.log_d - self.mean_d
         self.losses, self.log_losses = runs.losses, np.log(runs.losses)
+        self.is_converged = True
+        """Whether the last `solve` met its tolerances."""
 
     def start(self, exponents: NDArray[np.float64], *, refine: bool) -> NDArray[np.float64]:
         """Return unknowns with the linear ones of least squares; with `refine`, at the best exponents nearby."""
@@ -229,23 +265,39 @@ class _Problem:
         linear, residual = _optimize.nnls(columns / self.losses[:, None], np.ones_like(self.losses))
         return float(residual), linear
 
-    def solve(self, start: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Minimize Huber's loss of log L from a start."""
+    def solve(
+        self,
+        start: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+        shifts: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
+        """Minimize Huber's loss of log L + shifts from a start, with a weight for each run."""
+
+        def residuals(at: NDArray[np.float64]) -> NDArray[np.float64]:
+            own = self._residuals(at)
+            return own if shifts is None else own - shifts / HUBER_DELTA
+
+        def weighted(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+            own = huber_loss(squares)
+            return own if weights is None else own * weights
+
         low, high = np.full(5, -np.inf), np.full(5, np.inf)
         low[3:], high[3:] = _EXPONENTS
-        found = _optimize.least_squares(
-            self._residuals,
-            np.clip(start, low + 1e-9, high - 1e-9),
-            self._jacobian,
-            bounds=(low, high),
-            loss="huber",
-            f_scale=1.0,
-            x_scale="jac",
-            ftol=1e-12,
-            xtol=1e-12,
-            gtol=1e-12,
-            max_nfev=400,
-        )
+        with np.errstate(all="ignore"):  # in SciPy, where a term of the law vanishes
+            found = _optimize.least_squares(
+                residuals,
+                np.clip(start, low + 1e-9, high - 1e-9),
+                self._jacobian,
+                bounds=(low, high),
+                loss=weighted,
+                f_scale=1.0,
+                x_scale="jac",
+                ftol=1e-12,
+                xtol=1e-12,
+                gtol=1e-12,
+                max_nfev=_MOST_EVALUATIONS,
+            )
+        self.is_converged = found.status > 0 and bool(np.isfinite(found.x).all())
         return found.x
 
     def _terms(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -260,6 +312,10 @@ class _Problem:
         terms = self._terms(at)
         e, a, b = terms / terms.sum(0)
         return np.stack([e, a, b, -a * self.x, -b * self.y], axis=1) / HUBER_DELTA
+
+    def residuals(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return log L − log of the law."""
+        return -self._residuals(at) * HUBER_DELTA
 
     def huber(self, at: NDArray[np.float64]) -> float:
         """Return the sum of Huber's loss of log L."""
@@ -277,3 +333,15 @@ class _Problem:
             alpha,
             beta,
         )
+
+
+def huber_loss(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Huber's loss of squared residuals, and its first two derivatives, as scipy wants them."""
+    root, inside = np.sqrt(np.maximum(squares, 1.0)), squares <= 1
+    return np.stack(
+        [
+            np.where(inside, squares, 2 * root - 1),
+            np.where(inside, 1.0, 1 / root),
+            np.where(inside, 0.0, -0.5 / root**3),
+        ]
+    )

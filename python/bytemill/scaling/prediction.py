@@ -46,10 +46,17 @@ class HeldOut:
     """Mean of predicted / measured loss − 1."""
     largest_error: float
     """Largest of |predicted / measured loss − 1|."""
+    n_inside: int
+    """Runs inside of their predicted 95 % interval."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
         return asdict(self)
+
+
+def fit_table(table: RunTable, n_bootstrap: int = 0) -> Fit:
+    """Fit the law to the runs of a table, with the uncertainty of their learning rates."""
+    return fit_loss(table.runs, n_bootstrap=n_bootstrap, log_shifts=table.log_shifts)
 
 
 def predict(fit: Fit, table: RunTable, flops: float) -> Prediction:
@@ -64,21 +71,27 @@ def predict(fit: Fit, table: RunTable, flops: float) -> Prediction:
     )
 
 
-def hold_out(table: RunTable) -> HeldOut | None:
+def hold_out(table: RunTable, n_bootstrap: int = 100) -> HeldOut | None:
     """Fit the runs without those of the largest budget, and predict their losses; None if too few are left."""
     largest = float(table.flops.max())
     is_held = table.flops * _SAME_BUDGET >= largest
     rest = np.flatnonzero(~is_held)
     held = table.runs.take(np.flatnonzero(is_held))
     try:
-        law = fit_loss(table.runs.take(rest)).law
+        shifts = None if table.log_shifts is None else table.log_shifts[:, rest]
+        fit = fit_loss(table.runs.take(rest), n_bootstrap=n_bootstrap, log_shifts=shifts)
     except ScalingError:
         return None
-    errors = law.loss(held.parameters, held.tokens) / held.losses - 1
+    errors = fit.law.loss(held.parameters, held.tokens) / held.losses - 1
+    n_inside = 0
+    for n, d, loss in zip(held.parameters, held.tokens, held.losses, strict=True):
+        own = fit.outcome(float(n), float(d))
+        n_inside += int(own.low <= loss <= own.high)
     return HeldOut(
         largest,
         largest / float(table.flops[rest].max()),
         len(held),
         float(errors.mean()),
         float(np.abs(errors).max()),
+        n_inside,
     )

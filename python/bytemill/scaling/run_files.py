@@ -39,6 +39,12 @@ class RunTable:
     """k in C = k N D: as given, or 6."""
     columns: dict[str, str]
     """Column of each quantity."""
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Runs that diverged, and why they are left out."""
+    convention: str = "as in the table"
+    """What N counts."""
+    log_shifts: NDArray[np.float64] | None = None
+    """(n, n_runs), what log L might be lower by with a better learning rate; see `fits.fit_loss`."""
 
 
 def read_runs(
@@ -80,6 +86,14 @@ def read_runs(
             hint=f"name one: --tokens-column NAME or --flops-column NAME; columns: {', '.join(rows[0])}",
         )
     numbers = {quantity: _column(path, rows, column) for quantity, column in found.items()}
+    is_kept = np.isfinite(numbers["loss"])
+    left_out = tuple(
+        (f"run {number + 1}", f"its {found['loss']} is {rows[number][found['loss']]!r}")
+        for number in np.flatnonzero(~is_kept).tolist()
+    )
+    if not is_kept.any():
+        raise ScalingError(f"all runs of {path} diverged", hint="add runs with a lower learning rate")
+    numbers = {quantity: own[is_kept] for quantity, own in numbers.items()}
     parameters = numbers["parameters"]
     tokens = numbers.get("tokens")
     if tokens is None:
@@ -87,7 +101,7 @@ def read_runs(
     flops = numbers.get("flops")
     if flops is None:
         flops = flops_per_token * parameters * tokens
-    return RunTable(Runs(parameters, tokens, numbers["loss"]), flops, flops_per_token, found)
+    return RunTable(Runs(parameters, tokens, numbers["loss"]), flops, flops_per_token, found, left_out)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

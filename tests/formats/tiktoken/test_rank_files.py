@@ -30,11 +30,11 @@ def read(text: str | bytes) -> TokenizerSpec:
     return tiktoken.from_bytes(data, "t.tiktoken", pattern="gpt2")
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_ranks_are_read_as_by_tiktoken(tmp_path: Path, ending: str) -> None:
-    text = (BYTES + f"\n{AB} 300\n").replace("\n", ending)
+@pytest.mark.parametrize(("mark", "ending"), [("", "\n"), ("", "\r\n"), ("\ufeff", "\n")])
+def test_ranks_are_read_as_by_tiktoken(tmp_path: Path, mark: str, ending: str) -> None:
+    text = mark + (BYTES + f"\n{AB} 300\n").replace("\n", ending)
     path = tmp_path / "t.tiktoken"
-    path.write_text(text, newline="")
+    path.write_text(text, newline="", encoding="utf-8")
     spec = registry.read(path, pattern="cl100k", special_tokens={"<x>": 400})
     assert spec.ranks == load_tiktoken_bpe(str(path))
     assert (spec.ranks or {})[b"ab"] == 300

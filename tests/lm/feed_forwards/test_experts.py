@@ -290,12 +290,3 @@ def test_generation_with_the_cache_gives_the_logits_of_the_whole_text() -> None:
     with torch.no_grad():
         steps = [model(ids[:, i : i + 1], cache) for i in range(12)]
         torch.testing.assert_close(torch.cat(steps, 1), model(ids))
-
-
-@pytest.mark.parametrize("strategy", ["fsdp", "fully_sharded"])
-def test_biases_of_experts_are_refused_where_weights_are_divided(
-    settings: Callable[..., Any], rank_server: Any, strategy: str
-) -> None:
-    chosen = {"model__feed_forward": "moe", "model__moe.balance": "bias", "model__moe.experts": 4}
-    errors = rank_server(2, settings(**chosen, training__strategy=strategy))
-    assert all("biases of experts" in error for error in errors), errors

@@ -63,6 +63,19 @@ def test_a_model_computes_what_it_does_in_transformers_and_is_exported_as_it_was
     assert again == first
 
 
+@pytest.mark.parametrize("name", ["llama2", "llama3", "llama-linear", "smollm"])
+def test_logits_are_bit_for_bit_those_of_transformers(
+    save_model: Callable[..., tuple[Any, Path]],
+    load_model: Callable[[Path], TransformerLM],
+    tmp_path: Path,
+    name: str,
+) -> None:
+    other, folder = save_model(name)
+    import_model(folder, tmp_path / "imported")
+    with torch.no_grad():
+        assert torch.equal(load_model(tmp_path / "imported")(random_ids()), other(random_ids()).logits)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_and_shards_become_float32(
     save_model: Callable[..., tuple[Any, Path]],

@@ -22,7 +22,7 @@ from tests.lm.interchange.test_export_model import GPT2, SMALL, save
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bytemill.lm.quantization import Bits, Scales
+    from bytemill.lm.quantization import Bits
     from tests.lm.conftest import Corpus
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
@@ -39,15 +39,14 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-@pytest.mark.parametrize("scales", ["largest", "least-squares"])
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_codes_reach_gguf_unchanged_and_come_back(
-    corpus: Corpus, tmp_path: Path, name: str, bits: Bits, scales: Scales
+    corpus: Corpus, tmp_path: Path, name: str, bits: Bits
 ) -> None:
     gguf = pytest.importorskip("gguf")
     save(tmp_path / "model", corpus.tokenizer, ARCHITECTURES[name])
-    made = quantize_saved_model(tmp_path / "model", tmp_path / "small", bits, scales)
+    made = quantize_saved_model(tmp_path / "model", tmp_path / "small", bits)
     assert made.bytes_after < (0.4 if bits == 8 else 0.3) * made.bytes_before
     export_model(tmp_path / "small", tmp_path / "small.gguf", dtype="q8_0" if bits == 8 else "q4_0")
     reader = gguf.GGUFReader(tmp_path / "small.gguf")

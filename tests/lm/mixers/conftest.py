@@ -15,6 +15,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "delta": {"mixer": "delta", "delta": {"chunk": 7, "key_heads": 2, "value_heads": 6, "value_dim": 5}},
     "mamba": {"mixer": "mamba", "mamba": {"chunk": 7, "head_dim": 8, "groups": 3, "state": 6}},
     "hyena": {"mixer": "hyena", "hyena": {"order": 3, "filter_width": 16}, "bias": True},
+    "values": {"mixer": ["values", "values:5"], "attention": {"num_kv_heads": 2}},
     "mixed": {"mixer": ["mamba", "window:5"], "mamba": {"convolution": 1}},
     "delta and full": {"mixer": ["delta", "full:nope"], "delta": {"convolution": 2}, "bias": True},
 }

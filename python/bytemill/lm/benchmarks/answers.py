@@ -14,11 +14,10 @@ from math import comb
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.batches import key_of
 from bytemill.lm.device import shared_cores
-from bytemill.lm.generation.decoding import sample_continuations
+from bytemill.lm.generation.many import continue_prompts
 from bytemill.lm.generation.sampling import SamplingParameters
-from bytemill.lm.generation.text_generation import TextStream, ids_without_token, prompt_ids
+from bytemill.lm.generation.text_generation import GenerationOptions, prompt_ids
 from bytemill.lm.item_results import ItemResults, items_hash, results_identity
 from bytemill.lm.multiple_choice import chat_prompt, check_chat
 from bytemill.lm.tuning.rewards import chosen_letter, gsm8k_number, last_number
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
-    from bytemill.lm.generation.decoding import NextToken
+    from bytemill.lm.generation.many import Continuation
     from bytemill.lm.model import TransformerLM
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -209,28 +208,37 @@ def evaluate_answers(
     if options.chat:
         check_chat(tokenizer)
     identity = "" if results is None else results_identity(model, tokenizer, items, bos_id, vars(options))
-    generator = _Generator(model, tokenizer, options)
+    generation = GenerationOptions(
+        max_tokens=options.max_tokens,
+        sampling=SamplingParameters(temperature=options.temperature),
+        stop=options.stop,
+        n_samples=options.n_samples,
+        seed=options.seed,
+    )
     with (
         ItemResults(results, task, identity, items_hash(items), settings) as known,
         shared_cores(next(model.parameters()).device),
     ):
         remaining = [number for number in range(len(items)) if number not in known.lines]
         prompts = {number: _prompt(tokenizer, items[number], bos_id, options.chat) for number in remaining}
-        kept = {number: ids[-n_prompt:] for number, ids in prompts.items()}
-        remaining.sort(key=lambda number: len(kept[number]))  # little padding
-        n_prompts = max(1, batch_size // options.n_samples)
-        for batch in (remaining[at : at + n_prompts] for at in range(0, len(remaining), n_prompts)):
-            answers = generator.answers(batch, [kept[number] for number in batch])
-            for number, own in zip(batch, answers, strict=True):
-                known.add(
-                    {
-                        "item": number,
-                        "answers": [text for text, _, _ in own],
-                        "n_tokens": sum(n for _, n, _ in own),
-                        "n_unfinished": sum(not is_ended for _, _, is_ended in own),
-                        "n_cut": int(len(kept[number]) < len(prompts[number])),
-                    }
-                )
+        # Prompts of similar length are read together.
+        remaining.sort(key=lambda number: len(prompts[number]))
+        kept = {number: prompts[number][-n_prompt:] for number in remaining}
+        ended: dict[int, list[Continuation]] = {number: [] for number in remaining}
+        for new in continue_prompts(model, tokenizer, kept, generation, n_rows=batch_size):
+            ended[new.prompt].append(new)
+            if len(ended[new.prompt]) < options.n_samples:
+                continue
+            own = sorted(ended.pop(new.prompt), key=lambda each: each.sample)
+            known.add(
+                {
+                    "item": new.prompt,
+                    "answers": [each.text for each in own],
+                    "n_tokens": sum(len(each.ids) for each in own),
+                    "n_unfinished": sum(not each.is_ended for each in own),
+                    "n_cut": int(len(kept[new.prompt]) < len(prompts[new.prompt])),
+                }
+            )
             if progress:
                 progress(len(known.lines), len(items))
         return answer_score(items, known.lines, forms)
@@ -241,45 +249,6 @@ def _prompt(tokenizer: Tokenizer, item: AnswerItem, bos_id: int | None, chat: bo
         return tokenizer.encode(chat_prompt(tokenizer, item.context, item.introduction))
     ids = tokenizer.encode_ordinary(item.introduction + item.context)
     return [*([] if ids and bos_id is None else prompt_ids(tokenizer, "", bos_id)), *ids]
-
-
-class _Generator:
-    """Generates the answers to batches of prompts."""
-
-    def __init__(self, model: TransformerLM, tokenizer: Tokenizer, options: AnswerOptions) -> None:
-        self._model, self._tokenizer, self._options = model, tokenizer, options
-        self._stop_ids = frozenset(tokenizer.special_tokens.values())
-        self._excluded = ids_without_token(tokenizer, model.config.vocab_size)
-
-    def answers(
-        self, numbers: Sequence[int], prompts: Sequence[Sequence[int]]
-    ) -> list[list[tuple[str, int, bool]]]:
-        """Return for each prompt the text of each sample, its number of tokens, and whether it ended by itself."""
-        options = self._options
-        rows = [(number, sample) for number in numbers for sample in range(options.n_samples)]
-        streams = [TextStream(self._tokenizer, options.stop) for _ in rows]
-        texts = ["" for _ in rows]
-
-        def is_last(token: NextToken) -> bool:
-            texts[token.sample] += streams[token.sample].feed(token.id)
-            return streams[token.sample].stopped
-
-        found = sample_continuations(
-            self._model,
-            [prompt for prompt in prompts for _ in range(options.n_samples)],
-            options.max_tokens,
-            parameters=SamplingParameters(temperature=options.temperature),
-            seeds=[key_of(options.seed, number, sample) >> 1 for number, sample in rows],
-            stop_ids=self._stop_ids,
-            excluded_ids=self._excluded,
-            is_last=is_last,
-        )
-        answers: list[tuple[str, int, bool]] = []
-        for ids, stream, text in zip(found, streams, texts, strict=True):
-            is_ended = stream.stopped or ids[-1] in self._stop_ids
-            answers.append((text + stream.finish(), len(ids), is_ended))
-        n = options.n_samples
-        return [answers[first : first + n] for first in range(0, len(answers), n)]
 
 
 def answer_score(

@@ -50,7 +50,12 @@ class TaskItems:
 
 
 def load_tasks(
-    files: Sequence[str], *, shots: int = 0, examples: Sequence[str] = (), limit: int | None = None
+    files: Sequence[str],
+    *,
+    shots: int = 0,
+    examples: Sequence[str] = (),
+    limit: int | None = None,
+    option: str = "--task",
 ) -> list[TaskItems]:
     """Read the items of tasks.
 
@@ -59,13 +64,14 @@ def load_tasks(
         shots: Number of examples before each item.
         examples: A task and its file of examples each.
         limit: Number of items of each task; by default all.
+        option: What errors call `files`.
 
     Raises:
         CorpusError: A file cannot be read or has another format, or there are too few examples.
         RunConfigError: There is no such task, or a file is missing.
     """
     own_examples = dict(_named(entry, "--shots-from") for entry in examples)
-    named = [_named(entry, "--task") for entry in files]
+    named = [_named(entry, option) for entry in files]
     if unused := [name for name in own_examples if name not in dict(named)]:
         raise RunConfigError(f"--shots-from {unused[0]}: there is no --task {unused[0]}=FILE")
     uses = Counter(name for name, _ in named)

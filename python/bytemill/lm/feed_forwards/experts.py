@@ -132,6 +132,10 @@ class MixtureOfExperts(Module):
         back[order] = torch.arange(len(order), device=order.device)
         return torch.cat(results).index_select(0, back).view(*chosen.shape, -1)
 
+    def leave_out_of_compiled_code(self) -> None:
+        """Run the experts as they are in compiled blocks: code for each number of rows would be compiled anew."""
+        self._mixed = cast("Any", torch.compiler).disable(self._mixed)
+
     def extra_loss(self) -> Tensor | float:
         """Return what is added to the loss of the last forward pass, and add up its counts."""
         self.total_counts = self.counts if self.total_counts is None else self.total_counts + self.counts

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from bytemill.lm.feed_forwards.experts import MixtureOfExperts
+from bytemill.lm.tensors import shard_like
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -30,7 +31,8 @@ def take_loads(model: Module, processes: Processes) -> list[list[int]]:
             if layer.options.balance == "bias":
                 own = torch.tensor(counts, dtype=torch.float64)
                 change = layer.options.bias_rate * torch.sign(own.mean() - own)
-                layer.router_bias.data.add_(change.to(layer.router_bias))
+                bias = layer.router_bias.detach()  # with divided weights, of which this process has some rows
+                bias.add_(shard_like(change.to(bias.device, bias.dtype), bias))
     return loads
 
 

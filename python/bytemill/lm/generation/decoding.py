@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Literal
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -13,19 +13,20 @@ from torch import Tensor
 
 from bytemill.errors import RunConfigError
 from bytemill.lm.batches import key_of
-from bytemill.lm.device import autocast, shared_cores
-from bytemill.lm.generation.core_decoder import CoreDecoder
+from bytemill.lm.device import shared_cores
 from bytemill.lm.generation.graph_decoder import Fetched, GraphDecoder
+from bytemill.lm.generation.rows import RowDecoder
 from bytemill.lm.generation.sampling import SamplingParameters, draw, draw_rows, next_log_probabilities
 from bytemill.lm.generation.speculative import Reader, Speculation, speculate
 from bytemill.lm.generation.window import window_start
-from bytemill.lm.model import KVCache, TransformerLM
 from bytemill.lm.tensors import not_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from torch import Tensor
+
+    from bytemill.lm.model import TransformerLM
 
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -166,7 +167,7 @@ def next_tokens(
         sorted(excluded_ids),
         _dtype(model, precision),
         with_logits,
-        [0] * n_samples,
+        n_samples,
     )
     if speculation is not None:
         speculation.check(model)
@@ -181,23 +182,17 @@ def sample_continuations(
     prompts: Sequence[Sequence[int]],
     max_tokens: int,
     *,
-    parameters: SamplingParameters | None = None,
     seeds: Sequence[int],
-    stop_ids: Collection[int] = (),
-    excluded_ids: Collection[int] = (),
-    precision: Precision = "auto",
-    is_last: Callable[[NextToken], bool] | None = None,
+    **options: Any,
 ) -> list[list[int]]:
-    """Continue prompts in one batch, each once.
-
-    Prompts of unlike length are padded on the left. Where padding would exceed the context, and on GPUs, whose decoder
-    has no padding, prompts of each length make a batch of their own.
+    """Continue prompts, each once.
 
     Args:
-        model: As in `generate`, like all parameters that are not listed here.
+        model: As in `continuations`, like all parameters.
         prompts: Ids of each prompt.
+        max_tokens: Maximum number of new tokens of each.
         seeds: Seed of each continuation.
-        is_last: Return True if the continuation ends after the token; its `sample` is the index of the prompt.
+        options: Further arguments of `continuations`.
 
     Returns:
         The new ids of each prompt, with the stop id at their end if there was one.
@@ -205,20 +200,59 @@ def sample_continuations(
     Raises:
         RunConfigError: As in `generate`.
     """
+    found = dict(continuations(model, prompts, max_tokens, seeds=seeds, **options))
+    return [found[index] for index in range(len(prompts))]
+
+
+def continuations(
+    model: TransformerLM,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    *,
+    seeds: Sequence[int],
+    n_rows: int | None = None,
+    parameters: SamplingParameters | None = None,
+    stop_ids: Collection[int] = (),
+    excluded_ids: Collection[int] = (),
+    precision: Precision = "auto",
+    is_last: Callable[[NextToken], bool] | None = None,
+) -> Iterator[tuple[int, list[int]]]:
+    """Continue prompts in the rows of a batch, and yield each continuation as it ends.
+
+    The next prompt takes the row of a continuation that has ended. What a prompt is continued with does not depend on
+    the others, but for the rounding of products of several rows. On GPUs, whose decoder has no padding, prompts of each
+    length make batches of their own.
+
+    Args:
+        model: As in `generate`, like all parameters that are not listed here.
+        prompts: Ids of each prompt.
+        max_tokens: Maximum number of new tokens of each.
+        seeds: Seed of each continuation.
+        n_rows: Number of rows; by default that of the prompts.
+        is_last: Return True if the continuation ends after the token; its `sample` is the index of the prompt.
+
+    Yields:
+        The index of a prompt, and its new ids, with the stop id at their end if there was one.
+
+    Raises:
+        RunConfigError: As in `generate`.
+    """
     for prompt in prompts:
         _check(model, prompt, max_tokens, 1)
     parameters = parameters or SamplingParameters()
-    lengths = [len(prompt) for prompt in prompts]
-    can_pad = max(lengths, default=0) + max_tokens <= model.config.context_length
+    n_rows = n_rows or max(1, len(prompts))
     batches = [list(range(len(prompts)))]
-    if not can_pad or GraphDecoder.supports(model, parameters):
-        batches = [[i for i, own in enumerate(lengths) if own == length] for length in sorted(set(lengths))]
-    found: list[list[int]] = [[] for _ in prompts]
+    if GraphDecoder.supports(model, parameters):
+        ordered = sorted(batches[0], key=lambda i: len(prompts[i]))
+        groups = [list(group) for _, group in groupby(ordered, key=lambda i: len(prompts[i]))]
+        batches = [own[first : first + n_rows] for own in groups for first in range(0, len(own), n_rows)]
     for batch in batches:
-        longest = max((lengths[i] for i in batch), default=0)
+        if not max_tokens:
+            yield from ((index, []) for index in batch)
+            continue
         request = _Request(
             model.eval(),
-            [[0] * (longest - lengths[i]) + list(prompts[i]) for i in batch],
+            [list(prompts[i]) for i in batch],
             list(range(len(batch))),
             max_tokens,
             parameters,
@@ -226,15 +260,17 @@ def sample_continuations(
             sorted(excluded_ids),
             _dtype(model, precision),
             with_logits=False,
-            n_padding=[longest - lengths[i] for i in batch],
+            n_rows=n_rows,
         )
+        found: list[list[int]] = [[] for _ in batch]
 
         def ends(token: NextToken, batch: list[int] = batch) -> bool:
             return is_last is not None and is_last(replace(token, sample=batch[token.sample]))
 
         for token in _tokens(request, stop_ids=stop_ids, is_last=ends):
-            found[batch[token.sample]].append(token.id)
-    return found
+            found[token.sample].append(token.id)
+            if token.sample not in request.running:
+                yield batch[token.sample], found[token.sample]
 
 
 def _tokens(
@@ -257,10 +293,13 @@ def _until_ended(
     is_last: Callable[[NextToken], bool] | None,
 ) -> Iterator[NextToken]:
     """Yield the tokens of all steps, and note which samples have ended, until all have."""
+    n_new = [0] * len(request.rows)
     with shared_cores(request.model.lm_head.weight.device):
         for tokens in steps:
             for token in tokens:
-                if (is_last is not None and is_last(token)) or token.id in stop_ids:
+                n_new[token.sample] += 1
+                is_stop = (is_last is not None and is_last(token)) or token.id in stop_ids
+                if is_stop or n_new[token.sample] == request.max_tokens:
                     request.running.remove(token.sample)
                 yield token
             if not request.running:
@@ -273,9 +312,9 @@ class _Request:
 
     model: TransformerLM
     rows: list[list[int]]
-    """Ids of each sample so far, after its padding; a step appends an id to each."""
+    """Ids of each sample so far; a step appends an id."""
     running: list[int]
-    """Samples that have not ended."""
+    """Samples that have not ended, also those that have not begun."""
     max_tokens: int
     parameters: SamplingParameters
     generators: list[torch.Generator]
@@ -283,8 +322,8 @@ class _Request:
     dtype: torch.dtype | None
     """Type of matrix products; None: that of the weights."""
     with_logits: bool
-    n_padding: list[int]
-    """Ids before the prompt of each sample that are not read."""
+    n_rows: int
+    """Samples that are generated together."""
 
 
 def _dtype(model: TransformerLM, precision: Precision) -> torch.dtype | None:
@@ -378,94 +417,32 @@ def _speculated(
 
 def _plain_steps(request: _Request, *, use_cache: bool) -> Iterator[Iterator[NextToken]]:
     """Generate with the model's own forward pass or the core, and sample in NumPy."""
-    window = _Window(request, use_cache=use_cache)
-    for _ in range(request.max_tokens):
-        if 2 * len(request.running) <= len(window.samples):
-            window.keep(request.running)
-        logits = window.logits_after(request.rows)
+    decoder = RowDecoder(request.model, request.dtype, use_cache=use_cache)
+    while request.running and request.max_tokens:
+        samples = request.running[: request.n_rows]
+        logits = decoder.logits_after({sample: request.rows[sample] for sample in samples})
         if not np.isfinite(logits.numpy()).all():
             raise not_finite(request.model)
         logits.numpy()[:, request.excluded_ids] = -np.inf
-        yield _sampled(request, logits, window)
-        n_ids = max(len(row) for row in request.rows)
-        for row in request.rows:
-            # Keep the batch rectangular; these ids are never read.
-            row.extend(row[-1:] * (n_ids - len(row)))
+        yield _sampled(request, samples, logits)
 
 
-def _sampled(request: _Request, logits: Tensor, window: _Window) -> Iterator[NextToken]:
-    samples = list(request.running)
-    if samples != window.samples:
-        logits = logits[[window.samples.index(sample) for sample in samples]]
+def _sampled(request: _Request, samples: list[int], logits: Tensor) -> Iterator[NextToken]:
     generators = [request.generators[sample] for sample in samples]
     if request.parameters.keeps_all and len(samples) > 1:
         ids, log_probabilities = draw_rows(logits, request.parameters.temperature, generators)
     else:
-        pasts = (request.rows[sample][request.n_padding[sample] :] for sample in samples)
         log_probabilities = [
-            next_log_probabilities(own, request.parameters, past)
-            for own, past in zip(logits, pasts, strict=True)
+            next_log_probabilities(own, request.parameters, request.rows[sample])
+            for own, sample in zip(logits, samples, strict=True)
         ]
         ids = [draw(own, generator) for own, generator in zip(log_probabilities, generators, strict=True)]
     for index, (sample, chosen) in enumerate(zip(samples, ids, strict=True)):
-        request.rows[sample].append(chosen)
+        row = request.rows[sample]
+        start = window_start(len(row), request.model.config.context_length)
+        row.append(chosen)
         both = (logits[index], log_probabilities[index])
-        yield NextToken(sample, chosen, window.start, lambda _, both=both: both)
-
-
-class _Window:
-    """The ids that the model reads: all, or the most recent ones after the context was full."""
-
-    start: int
-    """Position of the first id that was read last."""
-    samples: list[int]
-    """The samples whose logits are computed."""
-
-    def __init__(self, request: _Request, *, use_cache: bool) -> None:
-        model, dtype = request.model, request.dtype
-        self._model = model
-        weight = model.lm_head.weight
-        self._device = weight.device
-        self.start = 0
-        self.samples = list(range(len(request.rows)))
-        self._n_seen = 0
-        is_autocast = dtype not in (None, torch.float32, weight.dtype)
-        self._autocast = partial(autocast, self._device, dtype) if is_autocast else nullcontext
-        self._cache: KVCache | None = None
-        if use_cache:
-            n_padding = torch.tensor(request.n_padding) if any(request.n_padding) else None
-            self._cache = KVCache(model.config, len(self.samples), self._device, weight.dtype, n_padding)
-        self._decoder: CoreDecoder | None = None
-        if (
-            model.kernels.core_decoding
-            and self._cache is not None
-            and not is_autocast
-            and CoreDecoder.supports(model, self._cache)
-        ):
-            self._decoder = CoreDecoder(model, self._cache)
-
-    def keep(self, samples: Sequence[int]) -> None:
-        """Compute the logits of some of the samples alone from now on."""
-        if self._cache is not None:
-            self._cache.keep_rows([self.samples.index(sample) for sample in samples])
-        self.samples = list(samples)
-
-    @torch.inference_mode()
-    def logits_after(self, rows: list[list[int]]) -> Tensor:
-        """Return the logits of the next id of each of `samples`, (n_samples, vocab_size) on the CPU."""
-        n_ids = len(rows[0])
-        start = window_start(n_ids, self._model.config.context_length)
-        if start != self.start:
-            self.start = self._n_seen = start
-            if self._cache is not None:
-                self._cache.reset()
-        first = start if self._cache is None else self._n_seen
-        self._n_seen = n_ids
-        if self._decoder is not None and first == n_ids - 1:
-            return self._decoder.logits_after(rows[0][-1])[None]
-        ids = torch.tensor([rows[sample][first:] for sample in self.samples], device=self._device)
-        with self._autocast():
-            return self._model(ids, self._cache, last_only=True)[:, -1].float().cpu()
+        yield NextToken(sample, chosen, start, lambda _, both=both: both)
 
 
 def _check(model: TransformerLM, prompt: Sequence[int], max_tokens: int, n_samples: int) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from bytemill.lm.quantization import Bits, Scales
+    from bytemill.lm.quantization import Bits
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ def quantize_saved_model(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
     bits: Bits,
-    scales: Scales = "largest",
     *,
     overwrite: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -59,7 +58,6 @@ def quantize_saved_model(
         source: Run folder, checkpoint or imported model, in float32.
         output: Folder of the result, or its URL.
         bits: 8 or 4.
-        scales: See `quantization.quantize`.
         overwrite: Replace the contents of `output`.
         progress: Called with the bytes of weights that are written, and their total.
 
@@ -88,7 +86,7 @@ def quantize_saved_model(
         before = list(model.parameters())
         if not all(bool(torch.isfinite(parameter).all()) for parameter in before):
             raise not_finite(model)
-        tensors = model_tensors(quantize_model(model, bits, scales))
+        tensors = model_tensors(quantize_model(model, bits))
     origin = saved.weights.source if isinstance(saved.weights, ModelFolder) else f"a run, step {saved.step:,}"
     with locked_output(output):
         check_output(output, overwrite=overwrite)

@@ -17,6 +17,7 @@ from torch.nn import functional
 from bytemill.errors import RunConfigError
 from bytemill.lm.kernels import decoding
 from bytemill.lm.kernels.attention import causal_attention, flex_mask, sdpa, windowed_attention
+from bytemill.lm.kernels.common_order import with_common_order
 from bytemill.lm.kernels.layers import (
     gated_silu,
     gelu_by_sigmoid,
@@ -164,7 +165,7 @@ def choose_kernels(name: KernelName, device: torch.device, *, compiled: bool = F
         }
     if prefers_onednn():
         parts = parts | {"linear": linear, "losses": partial(linear_losses, product=product)}
-    return Kernels(name, **parts)
+    return Kernels(name, **(parts if compiled else with_common_order(parts)))
 
 
 def triton_kernels() -> Kernels:

@@ -164,11 +164,9 @@ class Hyena(RecurrentMixer):
     ) -> LayerCache:
         """Return an empty cache of a layer: the inputs of the convolutions."""
         own, d = config.hyena, config.d_model
-        shapes = {
-            "convolution": (own.convolution - 1, (own.order + 1) * d),
-            **{f"inputs {n}": (config.context_length, d) for n in range(1, own.order)},
-        }
-        return StateCache(batch_size, shapes, device, dtype)
+        inputs = {f"inputs {n}": (config.context_length, d) for n in range(1, own.order)}
+        shapes = {"convolution": (own.convolution - 1, (own.order + 1) * d), **inputs}
+        return StateCache(batch_size, shapes, device, dtype, by_position=inputs.keys())
 
     def mix(
         self, x: Tensor, real: Tensor | None, cache: StateCache | None, document_starts: Tensor | None

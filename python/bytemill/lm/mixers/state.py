@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from bytemill.lm.model import LayerCache
+from bytemill.lm.model import LayerCache, move_positions
 from bytemill.lm.tensors import narrowed, widened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from bytemill.lm.model import RotaryEmbedding
     from bytemill.lm.model_config import ModelConfig
@@ -28,6 +28,7 @@ class StateCache(LayerCache):
         shapes: Shape of each tensor of the state, without the batch.
         device: Device of the state.
         dtype: Type of the weights; the state is float32 or wider.
+        by_position: Names of tensors (n_positions, width), with a place for each position, that are 0 for padding.
     """
 
     def __init__(  # pyright: ignore[reportMissingSuperCall]
@@ -36,6 +37,7 @@ class StateCache(LayerCache):
         shapes: Mapping[str, tuple[int, ...]],
         device: torch.device | str | None,
         dtype: torch.dtype,
+        by_position: Collection[str] = (),
     ) -> None:
         dtype = torch.promote_types(dtype, torch.float32)
         self._states = {
@@ -44,6 +46,7 @@ class StateCache(LayerCache):
         }
         self.constants: dict[str, Tensor] = {}
         """What a layer computes once for many tokens, until the cache is cleared."""
+        self._by_position = by_position
         self._n_positions = 0
 
     @property
@@ -78,6 +81,20 @@ class StateCache(LayerCache):
     def keep_rows(self, rows: list[int]) -> None:
         """Keep only these sequences, in this order."""
         self._states = {name: state[rows] for name, state in self._states.items()}
+
+    @property
+    def by_position(self) -> list[Tensor]:
+        return [self._states[name] for name in self._by_position]
+
+    def align(self, n_positions: int) -> None:
+        move_positions(self.by_position, self._n_positions, n_positions)
+        self._n_positions = n_positions  # the states of all sequences stay what they are
+
+    def put(self, rows: list[int], source: LayerCache) -> None:
+        super().put(rows, source)
+        for name, state in self._states.items():
+            if name not in self._by_position:
+                state[rows] = cast("StateCache", source)[name]
 
 
 def is_real(mask: Tensor | None, n_tokens: int) -> Tensor | None:

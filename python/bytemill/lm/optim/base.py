@@ -142,7 +142,7 @@ def muon_groups(
         weight_decay: Weight decay; vectors do not decay.
         algorithm: Name of another optimizer for the matrices, such as "soap".
     """
-    inner = {id(parameter) for parameter in model.layers.parameters() if parameter.ndim == 2}
+    inner = {id(parameter) for parameter in model.block_matrices()}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in inner]
     outer, vectors = _by_dimension(rest)
     matrices = [parameter for parameter in model.parameters() if id(parameter) in inner]

@@ -187,8 +187,8 @@ def state_bytes(config: ModelConfig, n_parameters: int, _n_matrices: int, max_di
     """Return the bytes of the state for a model: Adam's moments, and per side of a matrix two square ones."""
     from bytemill.lm.model import TransformerLM
 
-    layers = TransformerLM(config, device="meta").layers.parameters()
-    squares = sum(size**2 for each in layers if each.ndim == 2 for size in each.shape if size <= max_dim)
+    matrices = TransformerLM(config, device="meta").block_matrices()
+    squares = sum(size**2 for each in matrices for size in each.shape if size <= max_dim)
     return 8 * n_parameters + 8 * squares
 
 

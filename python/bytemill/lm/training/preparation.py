@@ -111,13 +111,6 @@ def prepare(resolved: Resolved, processes: Processes, *, overwrite: bool, task: 
             "selective activation checkpointing of compiled blocks does not work with strategy fsdp",
             hint="choose --training.activation-checkpointing full, --training.strategy ddp or --training.no-compile",
         )
-    divides_weights = processes.count > 1 and config.training.strategy in {"fsdp", "fully_sharded"}
-    if divides_weights and config.model.feed_forward == "moe" and config.model.moe.balance == "bias":
-        raise RunConfigError(
-            "the biases of experts (model.moe.balance bias) are not known to work with strategy "
-            f"{config.training.strategy}",
-            hint="choose --model.moe.balance loss, or --training.strategy ddp",
-        )
     has_formula = device.type == "cpu" and config.training.kernels == "auto" and not is_compiled
     if has_formula and config.training.strategy not in {"fsdp", "fully_sharded"}:
         _check_memory(config, dtype, processes)

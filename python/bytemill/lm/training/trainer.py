@@ -130,8 +130,9 @@ def _train(run: Run, resolved: Resolved, *, overwrite: bool, on_record: OnRecord
         record.show("start", run.step, **_summary(run), peak_source=peak_source)
         accumulate = _accumulation(run, record)
         if config.training.keep_zeros:  # also of a resumed run, whose other weights are hardly ever zero
-            matrices = [each for each in run.model.layers.parameters() if each.ndim == 2]
-            run.zeros = [(each, (local(each.detach()) != 0).to(each.dtype)) for each in matrices]
+            run.zeros = [
+                (each, (local(each.detach()) != 0).to(each.dtype)) for each in run.model.block_matrices()
+            ]
         speed = _speed(run, peak)
         evaluate_if_due(run, record)  # the run may have been stopped between a checkpoint and its evaluation
         unread: deque[StepInFlight] = deque()

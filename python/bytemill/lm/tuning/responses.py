@@ -13,6 +13,7 @@ import torch
 
 from bytemill.errors import TokenizerError
 from bytemill.lm.batches import key_of, permuted
+from bytemill.lm.kernels.common_order import common_order
 from bytemill.lm.loss import token_losses
 from bytemill.lm.tuning.rows import read_rows
 
@@ -97,7 +98,8 @@ def _padding_id(tokenizer: Any) -> int:
 
 def logits_of(model: Any, input_ids: Tensor) -> Tensor:
     """Return the logits (B, T, vocab_size) of a model of bytemill or transformers."""
-    output = model(input_ids)
+    with common_order(False):  # a reference in evaluation mode computes as the model in training does
+        output = model(input_ids)
     return output.logits if hasattr(output, "logits") else output
 
 

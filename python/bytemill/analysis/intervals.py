@@ -1,4 +1,4 @@
-"""Confidence intervals by bootstrap over documents (Efron & Tibshirani 1993).
+"""Confidence intervals of shares, and by bootstrap over documents (Efron & Tibshirani 1993).
 
 A figure is computed again for samples of the documents, drawn with replacement; the interval holds the middle 95 % of
 the results. It shows how much the figure depends on which documents were measured. It does not show what another kind
@@ -95,3 +95,18 @@ def quantile(values: NDArray[np.integer], share: float) -> tuple[float, Interval
     low, high = math.floor(n * share - spread) - 1, math.ceil(n * share + spread)
     ends = float(ordered[max(0, low)]), float(ordered[min(n - 1, high)])
     return float(np.quantile(ordered, share)), ends if n > 1 else None
+
+
+def share_interval(n_hits: int, n: int) -> tuple[float, float]:
+    """Return Wilson's score interval of a share (Wilson 1927): `n_hits` of `n`, at least one.
+
+    It never leaves [0, 1], and is not empty where there are no hits or only hits.
+
+    >>> [round(end, 4) for end in share_interval(3, 10)]
+    [0.1078, 0.6032]
+    """
+    z = NormalDist().inv_cdf(0.5 + _LEVEL / 2)
+    share, scale = n_hits / n, 1 + z * z / n
+    middle = (share + z * z / (2 * n)) / scale
+    half = z / scale * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
