@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from bytemill.lm.generation.text_generation import (
     StopStrings,
     TextStream,
     generate_text,
+    healed,
     ids_without_token,
     token_probabilities,
 )
@@ -371,3 +373,72 @@ def test_prompts_of_unlike_length_are_continued_as_alone(kernels: Any, changes: 
         ]
         assert together == alone
         assert len({len(ids) for ids in together}) > 2
+
+
+HEALING = bytemill.train_from_iterator(
+    ["see https://a.b and http://c.d or http: on its own"] * 5, vocab_size=277
+)
+
+
+@pytest.fixture(scope="module")
+def healing_model() -> TransformerLM:
+    made = TransformerLM(ModelConfig(**sizes(HEALING.n_vocab, 24, 16, 1, 2, 32)), seed=3)
+    with torch.no_grad():
+        made.lm_head.weight.mul_(4)
+    return made.eval()
+
+
+@given(
+    st.text(max_size=6)
+    | st.lists(st.sampled_from(["see", " http", ":", "//", " é", "<|endoftext|>"]), max_size=5).map("".join)
+)
+def test_what_is_taken_back_from_a_prompt_is_the_beginning_of_the_first_tokens(prompt: str):
+    ids = HEALING.encode(f"{prompt}http:")
+    before, first, n_characters = healed(HEALING, ids)
+    assert first is not None
+    assert before == ids[:-1]
+    last = HEALING.decode_bytes(ids[-1:])
+    assert n_characters == len(last.decode())
+    special = set(HEALING.special_tokens.values())
+    expected = {i for i, token in HEALING.vocab.items() if token.startswith(last) and i not in special}
+    assert set(first) == expected >= {ids[-1]}
+
+
+def test_the_first_token_after_healing_has_the_distribution_of_those_that_fit(healing_model: TransformerLM):
+    prompt = "see http:"
+    before, first, _ = healed(HEALING, HEALING.encode(prompt))
+    assert first is not None
+    assert len(first) > 2
+    n = 3000
+    samples = generate_text(
+        healing_model,
+        HEALING,
+        prompt,
+        GenerationOptions(max_tokens=1, n_samples=n, seed=1, heal=True),
+    )
+    found = [new.token.id for new in samples if new.token is not None]
+    assert len(found) == n
+    with torch.inference_mode():
+        logits = healing_model(torch.tensor([before]))[0, -1, first]
+    expected = torch.softmax(logits.double(), 0)
+    counts = torch.tensor([found.count(i) for i in first])
+    assert counts.sum() == n
+    assert chisquare(counts, (expected / expected.sum() * n).numpy()).pvalue > 1e-4
+
+
+def test_healed_text_continues_the_prompt(healing_model: TransformerLM):
+    for prompt in ("see http:", "see", "a", "é😀", "<|endoftext|>"):
+        options = GenerationOptions(max_tokens=8, seed=3, heal=True)
+        texts = list(generate_text(healing_model, HEALING, prompt, options))
+        ids = [new.token.id for new in texts if new.token is not None]
+        before, _, n_characters = healed(HEALING, HEALING.encode(prompt))
+        whole = HEALING.decode(before + [i for i in ids if i != HEALING.special_tokens["<|endoftext|>"]])
+        assert prompt + "".join(new.text for new in texts) == whole
+        assert (n_characters > 0) == (len(before) < len(HEALING.encode(prompt)))
+
+
+def test_healing_is_refused_where_the_text_of_a_token_is_not_known():
+    library = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    words = bytemill.Tokenizer.from_huggingface(library)
+    with pytest.raises(RunConfigError, match="healing needs"):
+        healed(words, [0, 1])

@@ -55,6 +55,13 @@ def generate(
         Literal["auto", "float32", "bfloat16"],
         Parameter(help="Type of matrix products; auto is bfloat16 on NVIDIA GPUs that have it."),
     ] = "auto",
+    heal: Annotated[
+        bool,
+        Parameter(
+            help="Take back the last token of the prompt, and begin with one that begins with its text, for prompts "
+            "that end inside a word or a sign."
+        ),
+    ] = False,
     draft: Annotated[
         str | None,
         Parameter(
@@ -125,6 +132,8 @@ def generate(
         raise CycloptsError(
             "--prompts takes no PROMPT, --show-tokens, --show-probabilities, --no-cache and no --draft"
         )
+    if heal and (prompts is not None or draft is not None):
+        raise CycloptsError("--heal takes a PROMPT, and no --draft")
     sampling = SamplingParameters(
         repetition_penalty=repetition_penalty,
         no_repeat_ngram=no_repeat_ngram,
@@ -150,6 +159,7 @@ def generate(
         precision=precision,
         with_logits=show_probabilities or as_json,
         speculation=speculation,
+        heal=heal,
     )
     for problem in trained.refused:
         output.note(f"skipped a damaged checkpoint: {problem}")

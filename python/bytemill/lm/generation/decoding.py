@@ -138,6 +138,7 @@ def next_tokens(
     with_logits: bool = True,
     is_last: Callable[[NextToken], bool] | None = None,
     speculation: Speculation | None = None,
+    first_ids: Collection[int] | None = None,
 ) -> Iterator[NextToken]:
     """Yield tokens like `generate`, with samples interleaved; with a draft, one sample after the other.
 
@@ -148,6 +149,7 @@ def next_tokens(
         parameters: How to sample.
         with_logits: Tokens need their logits and log-probabilities, which a GPU otherwise overwrites.
         is_last: Return True if the sample ends after the token.
+        first_ids: The first token of each sample is one of these; by default, any.
 
     Raises:
         RunConfigError: As in `generate`.
@@ -168,6 +170,7 @@ def next_tokens(
         _dtype(model, precision),
         with_logits,
         n_samples,
+        None if first_ids is None else sorted(set(range(model.config.vocab_size)) - set(first_ids)),
     )
     if speculation is not None:
         speculation.check(model)
@@ -281,7 +284,9 @@ def _tokens(
     is_last: Callable[[NextToken], bool] | None = None,
 ) -> Iterator[NextToken]:
     model = request.model
-    is_fast = use_cache and GraphDecoder.supports(model, request.parameters)
+    is_fast = (
+        use_cache and request.excluded_first is None and GraphDecoder.supports(model, request.parameters)
+    )
     steps = _fast_steps(request) if is_fast else _plain_steps(request, use_cache=use_cache)
     yield from _until_ended(request, steps, stop_ids, is_last)
 
@@ -324,6 +329,8 @@ class _Request:
     with_logits: bool
     n_rows: int
     """Samples that are generated together."""
+    excluded_first: list[int] | None = None
+    """Ids that the first token of a sample is not."""
 
 
 def _dtype(model: TransformerLM, precision: Precision) -> torch.dtype | None:
@@ -418,12 +425,15 @@ def _speculated(
 def _plain_steps(request: _Request, *, use_cache: bool) -> Iterator[Iterator[NextToken]]:
     """Generate with the model's own forward pass or the core, and sample in NumPy."""
     decoder = RowDecoder(request.model, request.dtype, use_cache=use_cache)
+    # All samples begin together.
+    first = request.excluded_first or []
     while request.running and request.max_tokens:
         samples = request.running[: request.n_rows]
         logits = decoder.logits_after({sample: request.rows[sample] for sample in samples})
         if not np.isfinite(logits.numpy()).all():
             raise not_finite(request.model)
-        logits.numpy()[:, request.excluded_ids] = -np.inf
+        logits.numpy()[:, request.excluded_ids + first] = -np.inf
+        first = []
         yield _sampled(request, samples, logits)
 
 

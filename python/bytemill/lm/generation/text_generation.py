@@ -59,8 +59,14 @@ class TextStream:
     """Decoder of one sample: takes ids, returns whole characters up to a stop string."""
 
     def __init__(
-        self, tokenizer: Tokenizer, stop_strings: Sequence[str] = (), *, show_special: bool = False
+        self,
+        tokenizer: Tokenizer,
+        stop_strings: Sequence[str] = (),
+        *,
+        show_special: bool = False,
+        n_skipped: int = 0,
     ) -> None:
+        self._n_skipped = n_skipped  # characters that are in the prompt already
         self._decoder = tokenizer.stream_decoder()
         self._stop = StopStrings(stop_strings)
         self._hidden = frozenset[int](() if show_special else tokenizer.special_tokens.values())
@@ -74,7 +80,10 @@ class TextStream:
         """Add an id, and return the text that it completes; special tokens have no text."""
         if token_id in self._hidden:
             return self._stop.feed(self._decoder.finish())
-        return self._stop.feed(self._decoder.feed(token_id))
+        text = self._decoder.feed(token_id)
+        n_skipped = min(self._n_skipped, len(text))
+        self._n_skipped -= n_skipped
+        return self._stop.feed(text[n_skipped:])
 
     def finish(self) -> str:
         """Return the remaining text at the end of the sample."""
@@ -106,6 +115,8 @@ class GenerationOptions:
     """Whether tokens have their logits, for `token_probabilities`; a GPU generates text faster without."""
     speculation: Speculation | None = None
     """Have a draft guess tokens; see `generate`."""
+    heal: bool = False
+    """Take back the last token of the prompt, and have the first new one begin with its text (see `healed`)."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +176,37 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, bos_id: int | None = None) -> 
     return ids
 
 
+def healed(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[int], list[int] | None, int]:
+    """Take back the last token of a prompt, which in a text that goes on might have been the beginning of a longer one.
+
+    A prompt that ends with `http:` is never followed by `//` if the model has seen `://` as one token only.
+
+    Args:
+        tokenizer: The tokenizer.
+        ids: Ids of the prompt.
+
+    Returns:
+        The ids to continue, the ids of tokens that begin with the text of the last one (None if nothing was taken
+        back), and the number of characters of that text. Nothing is taken back from a prompt of one token, or if the
+        last one is special or holds part of a character.
+
+    Raises:
+        RunConfigError: Decoding changes spaces, so that the text of a token is not known.
+    """
+    if tokenizer.engine != "core" or tokenizer.decode_strip != "none" or tokenizer.joins_tokens:
+        raise RunConfigError(
+            "healing needs a tokenizer that decodes every token to its own text", hint="leave out --heal"
+        )
+    text = tokenizer.decode_bytes(ids[-1:])
+    try:
+        n_characters = len(text.decode())
+    except UnicodeDecodeError:
+        return list(ids), None, 0
+    if len(ids) < 2 or ids[-1] in tokenizer.special_tokens.values():
+        return list(ids), None, 0
+    return list(ids[:-1]), tokenizer.prefix_ids(text), n_characters
+
+
 def ids_without_token(tokenizer: Tokenizer, n_ids: int) -> list[int]:
     """Return the ids of a model that belong to no token: gaps in the vocabulary, and padding at its end.
 
@@ -198,7 +240,10 @@ def generate_text(
         RunConfigError: The prompt is empty, or has ids that the model lacks.
     """
     options = options or GenerationOptions()
-    streams = [TextStream(tokenizer, options.stop) for _ in range(options.n_samples)]
+    ids, first_ids, n_skipped = prompt_ids(tokenizer, prompt, bos_id), None, 0
+    if options.heal:
+        ids, first_ids, n_skipped = healed(tokenizer, ids)
+    streams = [TextStream(tokenizer, options.stop, n_skipped=n_skipped) for _ in range(options.n_samples)]
     texts: dict[int, str] = {}
 
     def is_last(token: NextToken) -> bool:
@@ -207,7 +252,7 @@ def generate_text(
 
     for token in next_tokens(
         model,
-        prompt_ids(tokenizer, prompt, bos_id),
+        ids,
         options.max_tokens,
         options.sampling,
         stop_ids=frozenset(tokenizer.special_tokens.values()) if options.stop_at_special else (),
@@ -219,6 +264,7 @@ def generate_text(
         excluded_ids=ids_without_token(tokenizer, model.config.vocab_size),
         is_last=is_last,
         speculation=options.speculation,
+        first_ids=first_ids,
     ):
         yield NewText(token.sample, token, texts[token.sample])
     for sample, stream in enumerate(streams):
