@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # From nothing to a model that answers: tokenizer, shards, pretraining, tuning on answers (SFT), tuning on rewards (GRPO), evaluation, chat.
 #
-#   runs/first-model.sh [FOLDER]           # on two CPU cores: a model of sums, in about a quarter of an hour
+#   runs/first-model.sh [FOLDER]           # on two CPU cores: a model of sums, with 4 minutes of CPU time
 #   SCALE=gpu TEXTS='fineweb/*.parquet' CHATS=chats.jsonl PROMPTS=gsm8k-train.jsonl TEST=gsm8k-test.jsonl runs/first-model.sh [FOLDER]
 #
 # The second form trains GPT-2 (124M) on one GPU: 2.5 billion tokens, 20 for each parameter. At 45 % of an H100's peak that is
 # computed to take 1 h 20 min; it has not been run. TEXTS is what to learn from, and the other three are described in docs/guides/tuning.md.
+#
+# The model of sums answers 77.2 % of the 500 test sums after SFT and 79.4 % after GRPO (17 better, 6 worse, p 0.10), and 12 to "7 + 5".
+# That took 3 min 36 s of CPU time, and 22 minutes on cores that many other programs used.
 #
 # Every step is one command, and a step that is done is left alone: after an interruption, run the script again.
 set -euo pipefail
