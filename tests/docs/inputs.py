@@ -17,6 +17,7 @@ SENTENCES = [
     "Simple things were common there, and common things were short.",
 ]
 END = "<|endoftext|>"
+DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 def main() -> None:
@@ -38,6 +39,8 @@ def main() -> None:
         Path(name).write_bytes(zstandard.compress(lines.encode()))
     bm.train_from_iterator(stories, 400, [END], pattern="cl100k").save("tokenizer.json")
     bm.train_from_iterator(stories[:20], 350, [END], pattern="cl100k").save("published.json")
+    for name, target in (("tinystories.txt", "tinystories.txt"), ("botchan_en.txt", "novel.txt")):
+        Path(target).write_bytes((DATA / name).read_bytes())
     write_crawl()
 
 
