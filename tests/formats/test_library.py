@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from bytemill.formats.library import document_encoder
 from bytemill.formats.registry import Content, load_content
 from bytemill.lm.loss import puts_space_first
 from bytemill.system import extras
+from bytemill.tokenizer.encoding import TextStreamDecoder
 
 TEXTS = [
     "The unaffordable houses of the northern towns were sold, one after another, to people from elsewhere.",
@@ -183,11 +185,27 @@ def test_ids_and_tokens(both: tuple[bm.Tokenizer, Any, Path]):
     assert tok.token(3).rank is None
     ids = tok.encode(TEXTS[0])
     assert b"".join(tok.decode_tokens_bytes(ids)) == tok.decode_bytes(ids)
-    stream = tok.stream_decoder()
-    # Where a space stands after words, the last token does not know that it is the last.
-    assert ("".join(map(stream.feed, ids)) + stream.finish()).rstrip() == tok.decode(ids)
     with pytest.raises(UnknownTokenError, match="no token has the id 100000"):
         tok.decode([100_000])
+
+
+def test_a_stream_decodes_to_the_text_of_all_ids(both: tuple[bm.Tokenizer, Any, Path]):
+    tok, _, _ = both
+    rng, known = random.Random(0), list(tok.vocab)
+    stream = tok.stream_decoder()
+    for ids in [*map(tok.encode, TEXTS), *(rng.choices(known, k=20) for _ in range(100))]:
+        assert "".join(map(stream.feed, ids)) + stream.finish() == tok.decode(ids)
+    shown = stream.feed(tok.encode("The")[0])
+    with pytest.raises(UnknownTokenError, match="no token has the id 100000"):
+        stream.feed(100_000)
+    assert shown + stream.finish() == tok.decode(tok.encode("The")[:1])
+
+
+def test_text_that_changes_with_later_ids_is_refused_id_by_id():
+    stream = TextStreamDecoder(lambda ids: {1: "do n't", 2: "don't"}[len(ids)])
+    assert stream.feed(1) == "do n't"
+    with pytest.raises(TokenizerError, match="depends on later ids"):
+        stream.feed(2)
 
 
 def test_special_tokens_obey_the_modes_and_others_do_not(both: tuple[bm.Tokenizer, Any, Path]):

@@ -370,7 +370,10 @@ def _vocabulary(
 def _special_tokens(
     values: Mapping[str, Value], tokens: Sequence[str], location: str
 ) -> tuple[dict[str, int], dict[str, TokenFlags], set[int]]:
-    """Return the special tokens, their flags, and the ids of unused fillers. `tokens` are texts by id."""
+    """Return the special tokens, their flags, and the ids that no text has without them. `tokens` are texts by id.
+
+    These ids are those of unused fillers, and of special tokens that no merge makes.
+    """
     types, special_ids = _types(values, len(tokens), location), _special_ids(values, location)
     if types is None:
         types = [_NORMAL] * len(tokens)
@@ -389,7 +392,7 @@ def _special_tokens(
             unused.add(token_id)
         elif token not in made:
             special[token] = token_id
-    return special, _flags(special, types), unused
+    return special, _flags(special, types), unused | {i for token, i in special.items() if token not in made}
 
 
 def _flags(special: Mapping[str, int], types: Sequence[int]) -> dict[str, TokenFlags]:

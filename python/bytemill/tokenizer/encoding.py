@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bytemill.errors import SpecialTokenError
+from bytemill.errors import SpecialTokenError, TokenizerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
@@ -190,6 +190,48 @@ class StreamDecoder:
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return rest
+
+
+class TextStreamDecoder(StreamDecoder):
+    """Decoder of ids that arrive one at a time, for a library whose text is not the joined bytes of tokens.
+
+    It decodes all ids so far and returns what is new, and holds back U+FFFD, which may be part of a character.
+    """
+
+    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+        super().__init__(lambda _: b"")
+        self._decode = decode
+        self._ids: list[int] = []
+        self._returned = ""
+
+    def feed(self, token_id: int) -> str:
+        """Return the text that `token_id` completes.
+
+        Raises:
+            UnknownTokenError: The id belongs to no token.
+            TokenizerError: The library decodes the ids before it to another text than without it.
+        """
+        text = self._decode([*self._ids, token_id])
+        self._ids.append(token_id)
+        return self._new(text.rstrip("\ufffd"))
+
+    def finish(self) -> str:
+        """Return what was held back, and reset the decoder for a new text."""
+        rest = self._new(self._decode(self._ids))
+        self._ids, self._returned = [], ""
+        return rest
+
+    def _new(self, text: str) -> str:
+        if self._returned.startswith(text):
+            return ""
+        if not text.startswith(self._returned):
+            raise TokenizerError(
+                "this tokenizer's text depends on later ids, so that ids cannot be decoded one at a time",
+                hint="decode all ids with decode",
+            )
+        new = text[len(self._returned) :]
+        self._returned = text
+        return new
 
 
 def text_and_starts(tokens: Iterable[bytes]) -> tuple[str, list[int]]:

@@ -36,6 +36,7 @@ from bytemill.storage import is_url, local_output
 from bytemill.tokenizer import exact_ids
 from bytemill.tokenizer.encoding import (
     StreamDecoder,
+    TextStreamDecoder,
     recognized_tokens,
     text_and_starts,
     without_leading_spaces,
@@ -599,6 +600,8 @@ class Tokenizer:
         """
         if self.joins_tokens:
             return StreamDecoder(lambda token_id: f" {self._piece(token_id)}".encode(), "one")
+        if not isinstance(self.core, Encoder):
+            return TextStreamDecoder(self.decode)
         return StreamDecoder(
             lambda token_id: self.core.decode_bytes([token_id]), self.decode_strip, self._space_byte
         )
