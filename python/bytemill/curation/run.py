@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,6 +34,7 @@ from bytemill.curation.tasks import (
     write_unit,
 )
 from bytemill.data.executors.executor import Work, run
+from bytemill.data.executors.inline import InlineExecutor
 from bytemill.data.executors.plan import Unit, read_plan, units_of, write_plan
 from bytemill.data.stage import FolderStage, StoreStage, digest, note_damage
 from bytemill.data.unfinished import RESTART_HINT, as_json, first_difference
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from bytemill.corpus import Corpus
     from bytemill.curation.recipe import StepSpec
-    from bytemill.data.executors.executor import Executor, Report
+    from bytemill.data.executors.executor import Executor, Report, UnitProgress
     from bytemill.data.stage import Stage
 
 MEASURED = "measured"
@@ -435,8 +436,12 @@ class _Job:
         sizes = [unit.corpus_range.n_bytes for unit in self.units]
         if parts is not None:
             sizes = [part["n_bytes"] for part in parts]
-        self.executor.set_context(self.context)
-        return run(self.executor, Work(stage, task, items, sizes, known), self.progress)
+        report, context = self.progress, self.context
+        if self.progress is not None and isinstance(self.executor, InlineExecutor):
+            partial = _PartialProgress(self.progress)
+            report, context = partial.report, replace(context, tick=partial.tick)
+        self.executor.set_context(context)
+        return run(self.executor, Work(stage, task, items, sizes, known), report)
 
     def _name(self, number: int, segment: int) -> str:
         return f"part-{digest(self.identity, self.units[number].name, segment)}"
@@ -510,6 +515,23 @@ class _Job:
         ):
             ranges = write_decisions(attempt.file("decisions"), step.decide(stored, Path(folder)))
             return attempt.publish({"ranges": ranges})
+
+
+class _PartialProgress:
+    """Progress within units, for the one process that works on them."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._last: UnitProgress | None = None
+
+    def report(self, event: UnitProgress) -> None:
+        self._last = event
+        self._report(event)
+
+    def tick(self, n_bytes: int) -> None:
+        if self._last is not None:
+            done = min(self._last.n_bytes + n_bytes, self._last.total_bytes)
+            self._report(replace(self._last, n_bytes=done))
 
 
 def _versions() -> dict[str, str]:

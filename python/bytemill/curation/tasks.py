@@ -28,7 +28,7 @@ from bytemill.storage import StoreFolder
 from bytemill.system.atomic_files import make_folder, output_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from bytemill.corpus import Corpus
@@ -63,6 +63,8 @@ class CurationContext:
     target: Path | StoreFolder
     corpus: Corpus | None = None
     """None if the thresholds of a finished curation change."""
+    tick: Callable[[int], None] | None = None
+    """In this process: called with the bytes of the unit that are done."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,8 @@ def measure_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
                     sketch = open_corpus_step(following).sketch(alive)
                     sketches.write(_LENGTH.pack(len(sketch)) + sketch)
                 writer.write(map(to_record, batch))
+                if context.tick is not None:
+                    context.tick(n_bytes if reader is None else reader.n_bytes_read)
         writer.close()
         record = {"n_pages": n_pages, "n_alive": n_alive, "n_bytes": n_bytes}
         if reader is not None:
