@@ -229,7 +229,7 @@ def check(
 @app.command(
     help_epilogue="""Examples:
   bytemill scaling report sweep
-  bytemill scaling report sweep -o sweep.html --figures figures""",
+  bytemill scaling report sweep -o sweep.html --json""",
 )
 def report(
     folder: Annotated[Path, Parameter(name="FOLDER", help="Folder of a ledger.")],
@@ -239,14 +239,16 @@ def report(
         Path | None,
         Parameter(name=["--output", "-o"], help="File of the page; by default report.html in the folder."),
     ] = None,
-    figures: Annotated[Path | None, Parameter(help="Also write each chart to this folder, as SVG.")] = None,
     bootstrap: Samples = 300,
     as_json: options.Json = False,
 ) -> None:
-    """Show what the runs of a ledger tell, and write a page with charts."""
+    """Show what the runs of a ledger tell, and write a page with charts.
+
+    The page loads nothing from elsewhere, and saves its charts as SVG or PNG.
+    """
     from bytemill.cli.scaling_sweeps import write_report
 
-    write_report(folder, output_path, figures, n_bootstrap=bootstrap, as_json=as_json)
+    write_report(folder, output_path, n_bootstrap=bootstrap, as_json=as_json)
 
 
 @app.command(
