@@ -47,15 +47,15 @@ def test_columns_can_be_named(run: Run, tmp_path: Path) -> None:
 
 def test_submit_trains_a_run_once(run: Run, tmp_path: Path) -> None:
     sweep_file = write_sweep(tmp_path)
-    first = run(f"scaling submit {sweep_file} -o {sweep_file.parent}/out --depth 1 --tokens 640 --json -q")
+    first = run(f"scaling submit {sweep_file} 1 -o {sweep_file.parent}/out --training-tokens 640 --json -q")
     assert first.status == 0, first.err
     found = json.loads(first.out)
     assert found["n_tokens"] == 640
     assert found["left_flops"] == 1e10 - found["flops"]
-    second = run(f"scaling submit {sweep_file} -o {sweep_file.parent}/out --depth 1 --tokens 640")
+    second = run(f"scaling submit {sweep_file} 1 -o {sweep_file.parent}/out --training-tokens 640")
     assert f"{found['bits_per_byte']:.4f}" in second.out
     assert "of 1e+10 FLOPs" in second.out
-    refused = run(f"scaling submit {sweep_file} -o {sweep_file.parent}/out --depth 3 --flops 1e12")
+    refused = run(f"scaling submit {sweep_file} 3 -o {sweep_file.parent}/out --budget 1e12")
     assert refused.status == 1
     assert "error: the runs would cost" in refused.err
     assert "hint: ask for fewer or smaller runs" in refused.err

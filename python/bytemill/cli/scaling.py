@@ -195,15 +195,15 @@ def run(
 
 @app.command(
     help_epilogue="""Examples:
-  bytemill scaling check scaling.toml --flops 1e13
-  bytemill scaling check scaling.toml --flops 1e13 --seeds 3""",
+  bytemill scaling check scaling.toml --budget 1e13
+  bytemill scaling check scaling.toml --budget 1e13 --seeds 3""",
 )
 def check(
     sweep: SweepFile,
     /,
     *,
-    flops: Annotated[
-        float, Parameter(validator=Number(gt=0), help="A budget above those of all runs in the ledger.")
+    budget: Annotated[
+        float, Parameter(validator=Number(gt=0), help="FLOPs, above those of all runs in the ledger.")
     ],
     seeds: Annotated[int, Parameter(validator=Number(gte=1), help="Runs, which differ by their seed.")] = 1,
     output_path: Folder = None,
@@ -223,7 +223,7 @@ def check(
 
     use_threads(threads)
     with interruptible("run the same command again to resume"):
-        check_and_show(sweep, output_path, flops, seeds, jobs=jobs, as_json=as_json, quiet=quiet)
+        check_and_show(sweep, output_path, budget, seeds, jobs=jobs, as_json=as_json, quiet=quiet)
 
 
 @app.command(
@@ -253,16 +253,19 @@ def report(
 
 @app.command(
     help_epilogue="""Examples:
-  bytemill scaling submit scaling.toml --depth 2 --flops 1e12
-  bytemill scaling submit scaling.toml --depth 1.5 --tokens 1e6 --vocab-size 1024 --seed 1 --json""",
+  bytemill scaling submit scaling.toml 2 --budget 1e12
+  bytemill scaling submit scaling.toml 1.5 --training-tokens 1M --vocab-size 1024 --seed 1 --json""",
 )
 def submit(
     sweep: SweepFile,
+    depth: Annotated[float, Parameter(name="DEPTH", help="Position on the depth dial, such as 2 or 2.5.")],
     /,
     *,
-    depth: Annotated[float, Parameter(help="Position on the depth dial.")],
-    flops: Annotated[float | None, Parameter(help="FLOPs of the run; or name --tokens.")] = None,
-    tokens: Annotated[float | None, Parameter(help="Tokens of the run.")] = None,
+    budget: Annotated[float | None, Parameter(help="FLOPs of the run; or name --training-tokens.")] = None,
+    training_tokens: Annotated[
+        int | None,
+        Parameter(validator=Number(gte=1), converter=options.count, help="Tokens of the run, such as 2M."),
+    ] = None,
     vocab_size: Annotated[
         int | None, Parameter(help="Size of the vocabulary; by default the first of the sweep.")
     ] = None,
@@ -287,8 +290,8 @@ def submit(
     use_threads(threads)
     wanted = {
         "depth": depth,
-        "flops": flops,
-        "tokens": tokens,
+        "flops": budget,
+        "tokens": training_tokens,
         "vocab_size": vocab_size,
         "seed": seed,
         "learning_rate": learning_rate,
