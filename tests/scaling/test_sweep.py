@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,9 +35,8 @@ from .conftest import FakeRuns, InThisProcess, write_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-DEPTHS = ("depths = [1, 2, 3]\nwidth", "depths = [1, 2, 3, 4]\nwidth")
+RECORDED = Path(__file__).parents[2] / "experiments" / "scaling"
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5, 12])
@@ -275,6 +275,13 @@ def test_sweep_files_that_are_wrong_are_errors(tmp_path: Path, change: tuple[str
     with pytest.raises(ScalingError, match=message) as raised:
         load_sweep(write_sweep(tmp_path, change))
     assert raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["first", "scaling"])
+def test_the_recorded_sweeps_are_read(name: str) -> None:
+    sweep = load_sweep(RECORDED / f"{name}.toml")
+    assert sweep.vocabularies.sizes == (1024, 512, 2048, 4096)
+    assert sweep.compared_budgets == (6e10, 1.5e11)
 
 
 def test_budgets_that_leave_too_few_sizes_are_errors(tmp_path: Path) -> None:

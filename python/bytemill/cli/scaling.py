@@ -195,15 +195,15 @@ def run(
 
 @app.command(
     help_epilogue="""Examples:
-  bytemill scaling check scaling.toml --flops 1e13
-  bytemill scaling check scaling.toml --flops 1e13 --seeds 3""",
+  bytemill scaling check scaling.toml --budget 1e13
+  bytemill scaling check scaling.toml --budget 1e13 --seeds 3""",
 )
 def check(
     sweep: SweepFile,
     /,
     *,
-    flops: Annotated[
-        float, Parameter(validator=Number(gt=0), help="A budget above those of all runs in the ledger.")
+    budget: Annotated[
+        float, Parameter(validator=Number(gt=0), help="FLOPs, above those of all runs in the ledger.")
     ],
     seeds: Annotated[int, Parameter(validator=Number(gte=1), help="Runs, which differ by their seed.")] = 1,
     output_path: Folder = None,
@@ -223,13 +223,13 @@ def check(
 
     use_threads(threads)
     with interruptible("run the same command again to resume"):
-        check_and_show(sweep, output_path, flops, seeds, jobs=jobs, as_json=as_json, quiet=quiet)
+        check_and_show(sweep, output_path, budget, seeds, jobs=jobs, as_json=as_json, quiet=quiet)
 
 
 @app.command(
     help_epilogue="""Examples:
   bytemill scaling report sweep
-  bytemill scaling report sweep -o sweep.html --figures figures""",
+  bytemill scaling report sweep -o sweep.html --json""",
 )
 def report(
     folder: Annotated[Path, Parameter(name="FOLDER", help="Folder of a ledger.")],
@@ -239,28 +239,33 @@ def report(
         Path | None,
         Parameter(name=["--output", "-o"], help="File of the page; by default report.html in the folder."),
     ] = None,
-    figures: Annotated[Path | None, Parameter(help="Also write each chart to this folder, as SVG.")] = None,
     bootstrap: Samples = 300,
     as_json: options.Json = False,
 ) -> None:
-    """Show what the runs of a ledger tell, and write a page with charts."""
+    """Show what the runs of a ledger tell, and write a page with charts.
+
+    The page loads nothing from elsewhere, and saves its charts as SVG or PNG.
+    """
     from bytemill.cli.scaling_sweeps import write_report
 
-    write_report(folder, output_path, figures, n_bootstrap=bootstrap, as_json=as_json)
+    write_report(folder, output_path, n_bootstrap=bootstrap, as_json=as_json)
 
 
 @app.command(
     help_epilogue="""Examples:
-  bytemill scaling submit scaling.toml --depth 2 --flops 1e12
-  bytemill scaling submit scaling.toml --depth 1.5 --tokens 1e6 --vocab-size 1024 --seed 1 --json""",
+  bytemill scaling submit scaling.toml 2 --budget 1e12
+  bytemill scaling submit scaling.toml 1.5 --training-tokens 1M --vocab-size 1024 --seed 1 --json""",
 )
 def submit(
     sweep: SweepFile,
+    depth: Annotated[float, Parameter(name="DEPTH", help="Position on the depth dial, such as 2 or 2.5.")],
     /,
     *,
-    depth: Annotated[float, Parameter(help="Position on the depth dial.")],
-    flops: Annotated[float | None, Parameter(help="FLOPs of the run; or name --tokens.")] = None,
-    tokens: Annotated[float | None, Parameter(help="Tokens of the run.")] = None,
+    budget: Annotated[float | None, Parameter(help="FLOPs of the run; or name --training-tokens.")] = None,
+    training_tokens: Annotated[
+        int | None,
+        Parameter(validator=Number(gte=1), converter=options.count, help="Tokens of the run, such as 2M."),
+    ] = None,
     vocab_size: Annotated[
         int | None, Parameter(help="Size of the vocabulary; by default the first of the sweep.")
     ] = None,
@@ -285,8 +290,8 @@ def submit(
     use_threads(threads)
     wanted = {
         "depth": depth,
-        "flops": flops,
-        "tokens": tokens,
+        "flops": budget,
+        "tokens": training_tokens,
         "vocab_size": vocab_size,
         "seed": seed,
         "learning_rate": learning_rate,

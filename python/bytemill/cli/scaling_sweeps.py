@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from bytemill.cli import output
 from bytemill.cli.experiment import StudyView
-from bytemill.report.standalone import chart_svg
 from bytemill.scaling.check import nearest_depth, run_check
 from bytemill.scaling.findings import ScalingFindings
 from bytemill.scaling.grid import choose_rates, cost, planned_grid, probe, trial_points
 from bytemill.scaling.ledger import Ledger
 from bytemill.scaling.report import (
     budgets_table,
-    charts,
     checks_table,
     exponents_table,
     law_table,
@@ -24,7 +22,7 @@ from bytemill.scaling.report import (
     sentences,
 )
 from bytemill.scaling.run import run_sweep
-from bytemill.system.atomic_files import make_folder, write_text
+from bytemill.system.atomic_files import write_text
 from bytemill.system.units import format_count, format_seconds, plural
 
 if TYPE_CHECKING:
@@ -220,17 +218,11 @@ def check_and_show(
     output.write_line(checked.sentence)
 
 
-def write_report(
-    folder: Path, page: Path | None, figures: Path | None, *, n_bootstrap: int, as_json: bool
-) -> None:
+def write_report(folder: Path, page: Path | None, *, n_bootstrap: int, as_json: bool) -> None:
     """Write the page of a ledger, and print its tables."""
     findings = ScalingFindings(open_folder(folder), n_bootstrap)
     target = folder / "report.html" if page is None else page
     write_text(target, report(findings))
-    if figures is not None:
-        make_folder(figures)
-        for chart, _ in charts(findings):
-            write_text(figures / f"{chart.id}.svg", chart_svg(chart))
     if as_json:
         output.write_json(findings.to_dict())
         return

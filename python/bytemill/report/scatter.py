@@ -51,10 +51,10 @@ class Cloud:
 def short_number(value: float) -> str:
     """Return a round number in few characters.
 
-    >>> [short_number(value) for value in (512, 2e5, 1.5e6, 3e11, 0.02)]
-    ['512', '200k', '1.5M', '3·10¹¹', '0.02']
+    >>> [short_number(value) for value in (512, 2e5, 1.5e6, 3e10, 0.02)]
+    ['512', '200k', '1.5M', '3·10¹⁰', '0.02']
     """
-    if abs(value) >= 1e11:
+    if abs(value) >= 1e10:
         exponent = math.floor(math.log10(abs(value)) + 1e-9)
         factor = f"{value / 10**exponent:.3g}"
         power = f"10{str(exponent).translate(_SUPERSCRIPTS)}"

@@ -10,6 +10,8 @@ from bytemill.report import Cloud, Figure, Table, render, scatter_chart
 from bytemill.system.units import format_count
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bytemill.report import Chart
     from bytemill.scaling.findings import ScalingFindings
     from bytemill.scaling.fits import Interval
@@ -158,15 +160,15 @@ def charts(findings: ScalingFindings) -> list[tuple[Chart, str]]:
 def _isoflops(findings: ScalingFindings) -> tuple[Chart, str]:
     table, clouds = findings.table, list[Cloud]()
     low, high = float(table.runs.parameters.min()), float(table.runs.parameters.max())
-    sizes = np.geomspace(low / 1.3, high * 1.3, _N_CURVE)
     described: list[str] = []
     for number, budget in enumerate(np.unique(table.flops).tolist()):
         own = table.flops == budget
         n = table.runs.parameters[own]
-        near = sizes[(sizes >= n.min() / 1.6) & (sizes <= n.max() * 1.6)]
-        tokens = budget / table.flops_per_token / near
-        curve = findings.losses_at(near, tokens)
         best = findings.fit.law.best(budget, table.flops_per_token)
+        has_ring = low / 4 < best[0] < high * 4
+        first, last = (min(n.min(), best[0]), max(n.max(), best[0])) if has_ring else (n.min(), n.max())
+        near: NDArray[np.float64] = np.geomspace(float(first) / 1.15, float(last) * 1.15, _N_CURVE)
+        curve = findings.losses_at(near, budget / table.flops_per_token / near)
         clouds.append(
             Cloud(
                 f"{budget:.3g} FLOPs",
@@ -174,7 +176,7 @@ def _isoflops(findings: ScalingFindings) -> tuple[Chart, str]:
                 list(zip(n.tolist(), table.runs.losses[own].tolist(), strict=True)),
                 [(float(x), each.value) for x, each in zip(near, curve, strict=True)],
                 [(float(x), each.low, each.high) for x, each in zip(near, curve, strict=True)],
-                marks=[(best[0], float(findings.fit.law.loss(*best)))],
+                marks=[(best[0], float(findings.fit.law.loss(*best)))] if has_ring else [],
             )
         )
         described.append(f"{budget:.3g} FLOPs lowest near {best[0]:.3g}")
