@@ -23,6 +23,8 @@ CASES = {
     "shards": ("data", "from files of each format to shards, relative to encoding in memory"),
     "near": ("curation", "near duplicates beside other tools: rates and memory"),
     "near-pairs": ("curation", "what is found of planted near duplicates"),
+    "extract": ("recipes", "text of web pages, beside resiliparse alone"),
+    "curate": ("recipes", "a recipe of masks and rules beside datatrove"),
     "object-store": ("data", "shards in a store with latency, beside the disk"),
     "cluster": ("cluster", "counting and encoding by several processes, beside one"),
     "gpu": ("gpu", "language models: training, single parts, generation"),

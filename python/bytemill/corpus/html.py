@@ -87,7 +87,13 @@ def decoded(page: bytes, content_type: str = "", *, name: str = "a page") -> tup
 
 def _whole(text: str) -> str:
     """Return a text without lone surrogates."""
-    return text.encode("utf-8", "replace").decode()
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def read_html(file: OpenFile, options: CorpusOptions, state: dict[str, Any]) -> Generator[Chunk]:

@@ -44,7 +44,9 @@ class Lines:
 
     def applied(self, page: Page, values: dict[str, Any]) -> str | None:
         """See `CorpusStep`."""
-        return without_units(page.text, values["cut"], self._settings.unit) if values["cut"] else None
+        if not values["cut"]:
+            return None
+        return without_units(page.text, values["cut"], self._settings.unit).strip("\n")
 
     def failed(self, page: Page, values: dict[str, Any]) -> list[str]:  # noqa: ARG002
         """See `Step`."""

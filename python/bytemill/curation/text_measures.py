@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -45,7 +45,6 @@ _SENTENCE_TERMINALS = (
 """The characters with the property Sentence_Terminal of Unicode, and those of FineWeb beyond them."""
 _LINE_ENDS = tuple(_SENTENCE_TERMINALS)
 _SYMBOLS = frozenset(string.punctuation + _SENTENCE_TERMINALS + "’‘“”„«»‹›—–…、，：；（）【】「」《》")
-_MULTIPLIER = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 def split_words(text: str) -> list[str]:
@@ -91,16 +90,13 @@ def gopher_repetition(text: str, words: Sequence[str]) -> dict[str, Any]:
         values[f"repeated_{name}s"] = _ratio(n_repeated, len(parts))
         values[f"repeated_{name}_characters"] = _ratio(n_characters, len(text))
     numbers: dict[str, int] = {}
-    ids = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.uint64)
-    lengths = np.array([len(word) for word in words], np.int64)
-    for n in _TOP_GRAMS:
-        values[f"top_{n}_gram"] = _ratio(_top_gram_characters(ids, lengths, n), len(text))
-    found = True
-    for n in _REPEATED_GRAMS:
-        # A repeated n-gram of n + 1 words repeats one of n words.
-        characters = _repeated_gram_characters(ids, lengths, n) if found else 0
-        found = characters > 0
-        values[f"repeated_{n}_grams"] = _ratio(characters, len(text))
+    ids = np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
+    ends = np.concatenate([[0], np.cumsum([len(word) for word in words], dtype=np.int64)])
+    for n, repeated in enumerate(_repeated_grams(ids, _REPEATED_GRAMS[-1]), 1):
+        if n in _TOP_GRAMS:
+            values[f"top_{n}_gram"] = _ratio(_top_gram_characters(repeated, ends, n), len(text))
+        elif n in _REPEATED_GRAMS:
+            values[f"repeated_{n}_grams"] = _ratio(_repeated_gram_characters(repeated, ends, n), len(text))
     return values
 
 
@@ -116,39 +112,57 @@ def _repeated(parts: Sequence[str]) -> tuple[int, int]:
     return n_repeated, n_characters
 
 
-def _gram_hashes(ids: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
-    hashes = np.zeros(max(0, len(ids) - n + 1), np.uint64)
-    for k in range(n):
-        hashes = (hashes ^ ids[k : k + len(hashes)]) * _MULTIPLIER
-        hashes ^= hashes >> np.uint64(29)
-    return hashes
+class _Repeated(NamedTuple):
+    """The n-grams that come several times."""
+
+    starts: NDArray[np.int64]
+    """Their first words, ascending."""
+    grams: NDArray[np.int64]
+    """A number for each different n-gram."""
+    counts: NDArray[np.int64]
+    """How often each comes."""
 
 
-def _top_gram_characters(ids: NDArray[np.uint64], lengths: NDArray[np.int64], n: int) -> int:
+def _repeated_grams(ids: NDArray[np.int64], longest: int) -> Iterator[_Repeated]:
+    """Yield the repeated n-grams of words for n = 1, 2, …, `longest`.
+
+    An (n+1)-gram can be repeated only where two n-grams in a row are, and it is known by these two.
+    """
+    starts, grams = np.arange(len(ids)), ids
+    for _ in range(longest):
+        _, inverse, counts = np.unique(grams, return_inverse=True, return_counts=True)
+        copies = counts[inverse]
+        chosen = copies > 1
+        starts, grams = starts[chosen], inverse[chosen]
+        yield _Repeated(starts, grams, copies[chosen])
+        following = np.flatnonzero(np.diff(starts) == 1)
+        grams = grams[following] * len(counts) + grams[following + 1]
+        starts = starts[following]
+
+
+def _top_gram_characters(repeated: _Repeated, ends: NDArray[np.int64], n: int) -> int:
     """Return the characters, with spaces, of all copies of the most frequent n-gram, of several the first."""
-    hashes = _gram_hashes(ids, n)
-    if not len(hashes):
+    if len(ends) <= n:
         return 0
-    _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
-    n_copies = int(counts.max())
-    start = int(first[counts == n_copies].min())
-    return (int(lengths[start : start + n].sum()) + n - 1) * n_copies
+    start, n_copies = 0, 1
+    if len(repeated.starts):
+        first = int(repeated.counts.argmax())
+        start, n_copies = int(repeated.starts[first]), int(repeated.counts[first])
+    return (int(ends[start + n] - ends[start]) + n - 1) * n_copies
 
 
-def _repeated_gram_characters(ids: NDArray[np.uint64], lengths: NDArray[np.int64], n: int) -> int:
+def _repeated_gram_characters(repeated: _Repeated, ends: NDArray[np.int64], n: int) -> int:
     """Return the characters of the n-grams that came before, read from the left without overlaps."""
-    hashes = _gram_hashes(ids, n)
-    if len(np.unique(hashes)) == len(hashes):
-        return 0
-    ends = np.concatenate([[0], np.cumsum(lengths)]).tolist()
-    seen, at, n_characters, listed = set[int](), 0, 0, hashes.tolist()
-    while at < len(listed):
-        if listed[at] in seen:
-            n_characters += ends[at + n] - ends[at]
-            at += n
+    characters = (ends[repeated.starts + n] - ends[repeated.starts]).tolist()
+    seen, free_from, n_characters = set[int](), 0, 0
+    for start, gram, size in zip(repeated.starts.tolist(), repeated.grams.tolist(), characters, strict=True):
+        if start < free_from:
+            continue
+        if gram in seen:
+            n_characters += size
+            free_from = start + n
         else:
-            seen.add(listed[at])
-            at += 1
+            seen.add(gram)
     return n_characters
 
 
