@@ -15,7 +15,7 @@ import math
 from typing import Any
 
 from bytemill.errors import ModelConfigError
-from bytemill.lm.model_config import AttentionConfig, ModelConfig
+from bytemill.lm.model_config import AttentionConfig, ModelConfig, swiglu_width
 from bytemill.lm.planning import TOKENS_PER_PARAMETER, flops_per_token, n_parameters
 from bytemill.lm.presets import PRESETS
 
@@ -41,9 +41,7 @@ def depth_shape(depth: int) -> ModelConfig:
         d_model=width,
         num_layers=depth,
         num_heads=depth,
-        d_ff=max(
-            64, round(8 * width / 3 / 64) * 64
-        ),  # three matrices are about as large as two of width 4 · width
+        d_ff=swiglu_width(width),
         feed_forward="swiglu",
         attention=AttentionConfig(qk_norm=True),
         logit_soft_cap=None,

@@ -23,7 +23,7 @@ from bytemill.errors import ModelConfigError
 from bytemill.lm.kernels.choice import SCRATCH, Kernels, choose_kernels
 from bytemill.lm.kernels.common_order import common_order
 from bytemill.lm.loss import mean_losses
-from bytemill.lm.model_config import FEED_FORWARDS, NORMS, ModelConfig
+from bytemill.lm.model_config import FEED_FORWARDS, NORMS, ModelConfig, swiglu_width
 from bytemill.lm.residual import FORMS
 from bytemill.lm.rotary_scaling import rotary_frequencies, scaled_frequencies
 from bytemill.lm.tensors import narrowed, widened
@@ -51,6 +51,7 @@ __all__ = [
     "SwiGLU",
     "TransformerBlock",
     "TransformerLM",
+    "swiglu_width",
 ]
 
 
@@ -437,15 +438,6 @@ class FeedForward(Module):
     def forward(self, x: Tensor) -> Tensor:
         function = self.kernels.activations.get(self.activation, self._function)
         return self.w2(function(self.w1(narrowed(x))))
-
-
-def swiglu_width(d_model: int) -> int:
-    """Return the multiple of 64 nearest to 8/3 · d_model: three matrices then equal two of width 4 · d_model.
-
-    >>> swiglu_width(512)
-    1344
-    """
-    return max(64, round(8 * d_model / 3 / 64) * 64)
 
 
 class RotaryEmbedding(Module):

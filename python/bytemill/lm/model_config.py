@@ -60,6 +60,15 @@ refuses models that use it until it is taught what it means (`ModelConfig.unknow
 mixers, and the options that their entries name. The decoders know the mixers that the core computes."""
 
 
+def swiglu_width(d_model: int) -> int:
+    """Return the multiple of 64 nearest to 8/3 · d_model: three matrices then equal two of width 4 · d_model.
+
+    >>> swiglu_width(512)
+    1344
+    """
+    return max(64, round(8 * d_model / 3 / 64) * 64)
+
+
 class AttentionConfig(Settings):
     """Settings of attention: the table `attention` of a model."""
 

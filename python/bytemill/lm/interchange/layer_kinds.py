@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bytemill.errors import ModelConfigError
+from bytemill.lm.interchange.rope import layer_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +32,11 @@ def read_windows(values: Mapping[str, Any], location: str, *, full_every: int) -
     if window is None or _SLIDING not in kinds:
         return {}
     return {"mixer": _period([f"window:{window}" if kind == _SLIDING else "full" for kind in kinds])}
+
+
+def window_theta(values: Mapping[str, Any], default: float) -> float:
+    """Return the base of the rotary embedding in layers with a window, `default` if there is none of its own."""
+    return float(layer_table(values, _SLIDING).get("rope_theta") or default)
 
 
 def write_windows(config: ModelConfig) -> dict[str, Any]:

@@ -12,14 +12,14 @@ triangular system (I + tril(β K Kᵀ ⊙ decay, −1)) U = β (V − decay K S)
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
 from bytemill.errors import ModelConfigError
 from bytemill.lm.mixers.mamba import initial_decay
-from bytemill.lm.mixers.scan import decays
+from bytemill.lm.mixers.scan import decays, read_and_write
 from bytemill.lm.mixers.state import (
     RecurrentMixer,
     ShortConvolution,
@@ -35,7 +35,7 @@ from bytemill.lm.model import Linear, RMSNorm, silu
 from bytemill.lm.tensors import widened
 
 if TYPE_CHECKING:
-    from bytemill.lm.model import LayerCache, RotaryEmbedding
+    from bytemill.lm.model import LayerCache
     from bytemill.lm.model_config import ModelConfig
 
 _EPS = 1e-6
@@ -81,9 +81,8 @@ def chunked_delta(
         before = carried[..., None] * (k_own @ state)  # what the state returns without the chunk
         system = share * (k_own @ k_own.mT) * between
         written = solve(system, share * (v[:, :, own] - before), upper=False, unitriangular=True)
-        results.append((q_own @ k_own.mT * between) @ written + carried[..., None] * (q_own @ state))
-        to_end = between[:, :, -1, :, None]
-        state = carried[:, :, -1, None, None] * state + (k_own * to_end).mT @ written
+        result, state = read_and_write(q_own, k_own, written, state, between=between, carried=carried)
+        results.append(result)
     return torch.cat(results, dim=2), state
 
 
@@ -134,17 +133,6 @@ class GatedDelta(RecurrentMixer):
         self.log_rate, self.step_bias = initial_decay(self.n_heads, device, dtype)
         self.norm = RMSNorm(self.d_value, config.norm_eps, device=device, dtype=dtype)
         self.output_proj = Linear(d_v, d, bias, device=device, dtype=dtype)
-
-    @classmethod
-    def of(
-        cls,
-        config: ModelConfig,
-        rope: RotaryEmbedding | None = None,  # noqa: ARG003
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Self:
-        """Build the mixer of a model."""
-        return cls(config, device=device, dtype=dtype)
 
     @staticmethod
     def new_cache(

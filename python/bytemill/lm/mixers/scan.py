@@ -43,6 +43,24 @@ def decays(log_decay: Tensor, document_starts: Tensor | None, first: int) -> tup
     return between.exp(), carried
 
 
+def read_and_write(
+    q: Tensor, k: Tensor, v: Tensor, state: Tensor, *, between: Tensor, carried: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Compute a chunk: what its queries read from it and from the state, and the state after it.
+
+    Args:
+        q: Queries (batch, n_heads, n_tokens, d_k).
+        k: Keys, of the same shape.
+        v: Values that are written, (batch, n_heads, n_tokens, d_v).
+        state: The state before the chunk.
+        between: Decay between its tokens; see `decays`.
+        carried: Decay from the state to each token.
+    """
+    result = (q @ k.mT * between) @ v + carried[..., None] * (q @ state)
+    to_end = between[:, :, -1, :, None]
+    return result, carried[:, :, -1, None, None] * state + (k * to_end).mT @ v
+
+
 def chunked_scan(
     q: Tensor,
     k: Tensor,
@@ -71,10 +89,10 @@ def chunked_scan(
     for own in chunks(q.shape[2], chunk):
         starts = None if document_starts is None else document_starts[:, own]
         between, carried = decays(log_decay[:, :, own], starts, own.start)
-        q_own, k_own, v_own = q[:, :, own], k[:, :, own], v[:, :, own]
-        results.append((q_own @ k_own.mT * between) @ v_own + carried[..., None] * (q_own @ state))
-        to_end = between[:, :, -1, :, None]
-        state = carried[:, :, -1, None, None] * state + (k_own * to_end).mT @ v_own
+        result, state = read_and_write(
+            q[:, :, own], k[:, :, own], v[:, :, own], state, between=between, carried=carried
+        )
+        results.append(result)
     return torch.cat(results, dim=2), state
 
 

@@ -229,12 +229,12 @@ class RecurrentMixer(Module):
     def of(
         cls,
         config: ModelConfig,
-        rope: RotaryEmbedding | None = None,
+        rope: RotaryEmbedding | None = None,  # noqa: ARG003
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Self:
         """Build the mixer of a model; without a use for the rotary embedding."""
-        raise NotImplementedError
+        return cast("Any", cls)(config, device=device, dtype=dtype)
 
     @staticmethod
     def check(config: ModelConfig) -> None:

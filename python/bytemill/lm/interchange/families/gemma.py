@@ -13,8 +13,8 @@ from bytemill.lm.interchange.families.base import (
     read_sizes,
     write_sizes,
 )
-from bytemill.lm.interchange.layer_kinds import read_windows, write_windows
-from bytemill.lm.interchange.rope import layer_table, read_rope
+from bytemill.lm.interchange.layer_kinds import read_windows, window_theta, write_windows
+from bytemill.lm.interchange.rope import read_rope
 from bytemill.lm.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -63,9 +63,8 @@ def _read(values: Mapping[str, Any], location: str, *, is_3: bool) -> ModelConfi
         "qk_norm": is_3,
     }
     if is_3:
-        table = layer_table(values, "sliding_attention")
-        local = table.get("rope_theta") or values.get("rope_local_base_freq") or 10_000.0
-        sizes["rope"] = {**sizes["rope"], "window_theta": float(local)}
+        own = window_theta(values, values.get("rope_local_base_freq") or 10_000.0)
+        sizes["rope"] = {**sizes["rope"], "window_theta": own}
     return ModelConfig(
         **sizes,
         **windows,

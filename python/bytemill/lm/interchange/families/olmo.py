@@ -12,8 +12,8 @@ from bytemill.lm.interchange.families.base import (
     read_sizes,
     write_sizes,
 )
-from bytemill.lm.interchange.layer_kinds import read_windows, write_windows
-from bytemill.lm.interchange.rope import layer_table, read_rope
+from bytemill.lm.interchange.layer_kinds import read_windows, window_theta, write_windows
+from bytemill.lm.interchange.rope import read_rope
 from bytemill.lm.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ def _read_2(values: Mapping[str, Any], location: str) -> ModelConfig:
 
 def _read_3(values: Mapping[str, Any], location: str) -> ModelConfig:
     rope = read_rope(values, location, kind_of_layer="full_attention")
-    table = layer_table(values, "sliding_attention")
     sizes = read_sizes(values, rope, location)
-    sizes["rope"] = {**sizes["rope"], "window_theta": float(table.get("rope_theta") or rope["theta"])}
+    sizes["rope"] = {**sizes["rope"], "window_theta": window_theta(values, rope["theta"])}
     return _model(sizes, values, **read_windows(values, location, full_every=4))
 
 
