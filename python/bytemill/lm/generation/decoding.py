@@ -232,7 +232,7 @@ def sample_continuations(
         def ends(token: NextToken, batch: list[int] = batch) -> bool:
             return is_last is not None and is_last(replace(token, sample=batch[token.sample]))
 
-        for token in _tokens(request, stop_ids=stop_ids, is_last=ends):
+        for token in _tokens(request, stop_ids=stop_ids, is_last=None if is_last is None else ends):
             found[batch[token.sample]].append(token.id)
     return found
 
@@ -399,7 +399,10 @@ def _sampled(request: _Request, logits: Tensor, window: _Window) -> Iterator[Nex
         logits = logits[[window.samples.index(sample) for sample in samples]]
     generators = [request.generators[sample] for sample in samples]
     if request.parameters.keeps_all and len(samples) > 1:
-        ids, log_probabilities = draw_rows(logits, request.parameters.temperature, generators)
+        ids = draw_rows(logits, request.parameters.temperature, generators)
+
+        def distribution(index: int, _: int) -> tuple[Tensor, Tensor]:
+            return logits[index], next_log_probabilities(logits[index], request.parameters)
     else:
         pasts = (request.rows[sample][request.n_padding[sample] :] for sample in samples)
         log_probabilities = [
@@ -407,10 +410,13 @@ def _sampled(request: _Request, logits: Tensor, window: _Window) -> Iterator[Nex
             for own, past in zip(logits, pasts, strict=True)
         ]
         ids = [draw(own, generator) for own, generator in zip(log_probabilities, generators, strict=True)]
+
+        def distribution(index: int, _: int) -> tuple[Tensor, Tensor]:
+            return logits[index], log_probabilities[index]
+
     for index, (sample, chosen) in enumerate(zip(samples, ids, strict=True)):
         request.rows[sample].append(chosen)
-        both = (logits[index], log_probabilities[index])
-        yield NextToken(sample, chosen, window.start, lambda _, both=both: both)
+        yield NextToken(sample, chosen, window.start, partial(distribution, index))
 
 
 class _Window:
