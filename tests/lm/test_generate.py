@@ -144,9 +144,8 @@ def test_rows_are_drawn_at_once_as_each_alone(seed: int, n_ids: int, temperature
     logits[:, seed % n_ids] = 0.0
     before = logits.clone()
     generators = [[torch.Generator().manual_seed(seed + row) for row in range(5)] for _ in range(2)]
-    ids, log_probabilities = draw_rows(logits, temperature, generators[0])
+    ids = draw_rows(logits, temperature, generators[0])
     alone = [next_log_probabilities(row, SamplingParameters(temperature=temperature)) for row in logits]
-    torch.testing.assert_close(log_probabilities, torch.stack(alone))
     assert ids == [draw(row, generator) for row, generator in zip(alone, generators[1], strict=True)]
     assert torch.equal(logits, before)
 

@@ -397,6 +397,8 @@ class _Rendering:
         text, messages, marker = self.text, self._messages, self._markers[-1]
         replaced = {"role": "assistant", "content": marker}
         probe = self._attempt([*messages[:index], replaced, *messages[index + 1 :]])
+        if probe is not None and probe.count(marker) > 1:
+            raise self._error(f"the chat template writes message {index + 1} (assistant) more than once")
         if probe is not None and marker not in probe:
             raise self._error(f"the chat template leaves out message {index + 1} (assistant)")
         head, rest = probe.split(marker) if probe is not None and probe.count(marker) == 1 else (None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -270,7 +270,7 @@ def continuations(
         def ends(token: NextToken, batch: list[int] = batch) -> bool:
             return is_last is not None and is_last(replace(token, sample=batch[token.sample]))
 
-        for token in _tokens(request, stop_ids=stop_ids, is_last=ends):
+        for token in _tokens(request, stop_ids=stop_ids, is_last=None if is_last is None else ends):
             found[token.sample].append(token.id)
             if token.sample not in request.running:
                 yield batch[token.sample], found[token.sample]
@@ -440,19 +440,25 @@ def _plain_steps(request: _Request, *, use_cache: bool) -> Iterator[Iterator[Nex
 def _sampled(request: _Request, samples: list[int], logits: Tensor) -> Iterator[NextToken]:
     generators = [request.generators[sample] for sample in samples]
     if request.parameters.keeps_all and len(samples) > 1:
-        ids, log_probabilities = draw_rows(logits, request.parameters.temperature, generators)
+        ids = draw_rows(logits, request.parameters.temperature, generators)
+
+        def distribution(index: int, _: int) -> tuple[Tensor, Tensor]:
+            return logits[index], next_log_probabilities(logits[index], request.parameters)
     else:
         log_probabilities = [
             next_log_probabilities(own, request.parameters, request.rows[sample])
             for own, sample in zip(logits, samples, strict=True)
         ]
         ids = [draw(own, generator) for own, generator in zip(log_probabilities, generators, strict=True)]
+
+        def distribution(index: int, _: int) -> tuple[Tensor, Tensor]:
+            return logits[index], log_probabilities[index]
+
     for index, (sample, chosen) in enumerate(zip(samples, ids, strict=True)):
         row = request.rows[sample]
         start = window_start(len(row), request.model.config.context_length)
         row.append(chosen)
-        both = (logits[index], log_probabilities[index])
-        yield NextToken(sample, chosen, start, lambda _, both=both: both)
+        yield NextToken(sample, chosen, start, partial(distribution, index))
 
 
 def _check(model: TransformerLM, prompt: Sequence[int], max_tokens: int, n_samples: int) -> None:

@@ -124,39 +124,35 @@ def draw(log_probabilities: Tensor, generator: torch.Generator | None = None) ->
     return number * _BLOCK + min(index, int(block.nonzero()[0][-1]))  # rounded sums may stay below the target
 
 
-def draw_rows(
-    logits: Tensor, temperature: float, generators: Sequence[torch.Generator]
-) -> tuple[list[int], Tensor]:
+def draw_rows(logits: Tensor, temperature: float, generators: Sequence[torch.Generator]) -> list[int]:
     """Sample an id from each row of logits, as `draw` of `next_log_probabilities` does, all rows at once.
+
+    One array of the size of the logits is made: the system takes longer to give a new one than to fill it.
 
     Args:
         logits: (n, vocab_size), on the CPU.
         temperature: Above 0; nothing else may change the probabilities.
         generators: Generator of each row.
-
-    Returns:
-        The ids, and the log-probabilities (n, vocab_size).
     """
-    x: NDArray[np.float32] = logits.numpy().astype(np.float32)
+    x: NDArray[np.float32] = logits.float().numpy()
     with np.errstate(over="ignore"):  # to −∞
-        x -= x.max(1, keepdims=True)
-        x /= np.float32(min(temperature, _LARGEST))
-    x -= np.log(np.exp(x).sum(1, keepdims=True))
-    probabilities = np.exp(x)
-    rows, n_ids = np.arange(len(x)), x.shape[1]
+        weights = x - x.max(1, keepdims=True)
+        weights /= np.float32(min(temperature, _LARGEST))
+    np.exp(weights, out=weights)  # probabilities times a constant of the row, which draws do not depend on
+    rows, n_ids = np.arange(len(weights)), weights.shape[1]
     starts: Any = range(0, n_ids, _BLOCK)
-    sums: NDArray[Any] = np.add.reduceat(probabilities, starts, axis=1, dtype=np.float64).cumsum(1)
+    sums: NDArray[Any] = np.add.reduceat(weights, starts, axis=1, dtype=np.float64).cumsum(1)
     uniform = [float(torch.rand((), dtype=torch.float64, generator=each)) for each in generators]
     targets: NDArray[Any] = sums[:, -1] * uniform
     numbers = np.minimum((sums <= targets[:, None]).sum(1), sums.argmax(1))
     before = np.where(numbers > 0, sums[rows, numbers - 1], 0.0)
     columns = numbers[:, None] * _BLOCK + np.arange(_BLOCK)
     blocks: NDArray[Any] = np.where(
-        columns < n_ids, probabilities[rows[:, None], np.minimum(columns, n_ids - 1)], 0.0
+        columns < n_ids, weights[rows[:, None], np.minimum(columns, n_ids - 1)], 0.0
     ).astype(np.float64)
     last = _BLOCK - 1 - (blocks[:, ::-1] > 0).argmax(1)
     indices = (before[:, None] + blocks.cumsum(1) <= targets[:, None]).sum(1)
-    return (numbers * _BLOCK + np.minimum(indices, last)).tolist(), _tensor(x)
+    return (numbers * _BLOCK + np.minimum(indices, last)).tolist()
 
 
 def _first_above(increasing: NDArray[Any], target: float) -> int:
