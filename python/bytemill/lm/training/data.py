@@ -151,8 +151,7 @@ def open_batches(
     if config.tuning.method == "sft" and not joined.has_masks:
         raise RunConfigError(
             f"the shards in {folders[0]} are of texts, not of conversations, so every token would be a target",
-            hint="encode conversations: bytemill data encode TOKENIZER --conversations FILE.jsonl -o DIR; texts are for "
-            "lm train --init-from MODEL",
+            hint="encode them: bytemill data encode TOKENIZER --conversations FILE.jsonl -o DIR",
         )
     if config.data.packing == "documents" and joined.has_masks:
         return PackedBatches(folders, length, None, **options)
