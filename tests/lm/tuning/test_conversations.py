@@ -204,6 +204,7 @@ def test_wrong_data_are_errors_before_the_run(shards: Path, settings: Make) -> N
         ("sft", {"data__train": [chats, texts]}, "are of texts, others of conversations"),
         ("sft", {"data__train": [chats], "data__packing": "stream"}, "needs whole conversations"),
         ("sft", {"data__train": [texts], "tuning__loss_mean": "sequence"}, "not of conversations"),
+        ("sft", {"data__train": [texts]}, "every token would be a target"),
         (
             "sft",
             {"data__train": [chats], "model__context_length": 6, "tuning__loss_mean": "sequence"},

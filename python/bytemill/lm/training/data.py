@@ -148,6 +148,11 @@ def open_batches(
         "n_processes": processes.count,
     }
     length, joined = config.model.context_length, JoinedShards(folders, tokenizer.fingerprint)
+    if config.tuning.method == "sft" and not joined.has_masks:
+        raise RunConfigError(
+            f"the shards in {folders[0]} are of texts, not of conversations, so every token would be a target",
+            hint="encode them: bytemill data encode TOKENIZER --conversations FILE.jsonl -o DIR",
+        )
     if config.data.packing == "documents" and joined.has_masks:
         return PackedBatches(folders, length, None, **options)
     if config.training.document_mask and joined.has_masks:
