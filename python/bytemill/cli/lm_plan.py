@@ -11,10 +11,10 @@ from bytemill.cli.failures import interruptible
 from bytemill.cli.lm_config import SettingOptions, resolve_options
 from bytemill.errors import RunConfigError
 from bytemill.lm.optimizers import OptimizerName
-from bytemill.lm.parallel.registry import StrategyName
 from bytemill.lm.planning import CheckpointingName, Precision
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import suggestion
+from bytemill.lm.strategies import StrategyName
 
 Settings = Annotated[SettingOptions, Parameter(name="*")]
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bytemill.errors import ModelConfigError, RunConfigError
 from bytemill.lm.model_config import FEED_FORWARDS, NORMS, Numbers
 from bytemill.lm.optimizers import OPTIMIZERS, OptimizerName
-from bytemill.lm.parallel.registry import DIVIDED_BY_FSDP, STRATEGIES, StrategyName
+from bytemill.lm.strategies import DIVIDED_BY_FSDP, STRATEGIES, StrategyName
 
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig, Part

@@ -1,4 +1,4 @@
-"""The strategies by name. Importing this module does not import torch."""
+"""The strategies of data parallelism by name. Importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Strategy:
     """Where a strategy is, and where it applies."""
 
     code: str
-    """`module:class` of a `base.DataParallel`."""
+    """`module:class` of a `parallel.base.DataParallel`."""
     runs_alone: bool = False
     """Has an effect in a single process, too."""
     compiles: bool = True
