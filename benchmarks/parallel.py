@@ -73,8 +73,8 @@ def time_strategies(request: dict[str, Any]) -> dict[str, list[float]]:
     from bytemill.lm.kernels.choice import choose_kernels
     from bytemill.lm.model import TransformerLM
     from bytemill.lm.optim import AdamW, clip_gradients, parameter_groups
-    from bytemill.lm.parallel.registry import STRATEGIES
     from bytemill.lm.processes import average_gradients
+    from bytemill.lm.strategies import STRATEGIES
 
     options = argparse.Namespace(**request)
     torch.set_num_threads(1)

@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 from bytemill.lm.model import ModelConfig, TransformerLM
 from bytemill.lm.optim import AdamW, Muon, clip_gradients, muon_groups, parameter_groups
-from bytemill.lm.parallel.registry import STRATEGIES, OwnStrategyName
 from bytemill.lm.processes import Processes
+from bytemill.lm.strategies import STRATEGIES, OwnStrategyName
 from bytemill.lm.tensors import local, whole
 
 COLLECTIVES = ("all_reduce", "broadcast", "all_gather_into_tensor", "reduce_scatter_tensor")

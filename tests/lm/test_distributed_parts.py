@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bytemill.lm.parallel.registry import STRATEGIES
+from bytemill.lm.strategies import STRATEGIES
 from bytemill.lm.training.config import Resolved
 from bytemill.lm.training.metrics_log import read_metrics
 from bytemill.lm.training.run_folder import RunFolder

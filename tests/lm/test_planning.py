@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from bytemill.lm.loss import cross_entropy
 from bytemill.lm.optim import SGD, AdamW, Muon, muon_groups
 from bytemill.lm.planning import (
     DEVICES,
+    TrainingMemory,
     compute_optimal_tokens,
     find_device,
     flops_per_token,
@@ -24,6 +26,7 @@ from bytemill.lm.planning import (
     parameters_by_part,
     plan,
     plan_for,
+    process_memory,
     step_flops,
     training_days,
     training_memory,
@@ -319,3 +322,27 @@ def test_a_precision_that_a_device_lacks_is_an_error():
     assert plan_for(preset("tiny"), device="T4", precision="float16").days
     with pytest.raises(RunConfigError, match="v100 has no products in bfloat16"):
         plan_for(preset("tiny"), device="v100", precision="bfloat16")
+
+
+def test_a_process_holds_what_its_strategy_leaves_it() -> None:
+    config = preset("llama-1b")
+    alone = training_memory(config, average=True)
+    block = sum(p.numel() for p in TransformerLM(config, device="meta").layers[0].parameters())
+
+    def of(strategy: Any, n: int = 8) -> TrainingMemory:
+        return process_memory(config, alone, strategy, n)
+
+    assert of("ddp") == of("naive") == of("bucketed") == alone
+    assert of("sharded_optimizer") == replace(alone, optimizer=alone.optimizer // 8)
+    assert of("fully_sharded") == of("fsdp")
+    assert of("fsdp") == replace(
+        alone,
+        parameters=alone.parameters // 8 + 2 * 4 * block,
+        gradients=alone.gradients // 8,
+        optimizer=alone.optimizer // 8,
+        average=alone.average // 8,
+    )
+    assert of("fsdp", 1) == of("sharded_optimizer", 1) == alone
+    assert of("offload", 1) == of("offload") == replace(alone, optimizer=0)
+    planned = plan(config, strategy="fsdp", n_processes=8, flops_per_second=1e15)
+    assert planned.days == pytest.approx(plan(config, flops_per_second=8e15).days)

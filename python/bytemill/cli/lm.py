@@ -99,6 +99,7 @@ app.command(
   bytemill lm plan stories.toml --memory 24GB --device rtx4090 \\
     --precision bfloat16
   bytemill lm plan tiny --model.num-layers 8 --json
+  bytemill lm plan llama-1b --memory 24GB --strategy fully_sharded --devices 8
   bytemill lm plan --depth 12 --model.vocab-size 32768""",
 )
 app.command(

@@ -119,9 +119,9 @@ def generate(
     from bytemill.cli.lm_prompt import run_prompt
     from bytemill.cli.texts import text_input
     from bytemill.lm.device import memory_errors, use_threads
-    from bytemill.lm.generation.many import read_prompts
     from bytemill.lm.generation.sampling import SamplingParameters
     from bytemill.lm.generation.text_generation import GenerationOptions
+    from bytemill.lm.prompt_files import read_prompts
     from bytemill.lm.training.saved_model import load_trained
 
     if show_tokens and show_probabilities:

@@ -14,6 +14,7 @@ from bytemill.lm.optimizers import OptimizerName
 from bytemill.lm.planning import CheckpointingName, Precision
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import suggestion
+from bytemill.lm.strategies import StrategyName
 
 Settings = Annotated[SettingOptions, Parameter(name="*")]
 HiddenSettings = Annotated[SettingOptions, Parameter(name="*", show=False)]
@@ -57,6 +58,15 @@ def plan(
         CheckpointingName,
         Parameter(help="What the backward pass computes again instead of reading it from memory."),
     ] = "none",
+    strategy: Annotated[
+        StrategyName, Parameter(help="How --devices share the work, as --training.strategy.")
+    ] = "ddp",
+    devices: Annotated[
+        int,
+        Parameter(
+            validator=Number(gte=1), help="Number of devices, each with a batch; the memory is that of one."
+        ),
+    ] = 1,
     device: Annotated[
         str | None,
         Parameter(
@@ -104,6 +114,8 @@ def plan(
         precision=precision,
         average=resolved.optimizer.ema_decay > 0,
         checkpointing=activation_checkpointing,
+        strategy=strategy,
+        n_processes=devices,
         device=device,
         utilization=utilization,
         training_tokens=training_tokens,

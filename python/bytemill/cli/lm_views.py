@@ -64,6 +64,8 @@ def write_plan(plan: Plan, name: str, run: TrainConfig | None = None, *, as_json
             )
         )
     how = "" if plan.checkpointing == "none" else f", {plan.checkpointing} activation checkpointing"
+    if plan.n_processes > 1 or plan.strategy == "offload":
+        how += f", on each of {plan.n_processes} devices with {plan.strategy}"
     output.write_line(output.styled(f"  memory in {plan.precision}{how}", "2"))
     output.write_fields(rows, indent="    ")
     output.write_line()

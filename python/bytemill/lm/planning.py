@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from bytemill.errors import ModelConfigError, RunConfigError
 from bytemill.lm.model_config import FEED_FORWARDS, NORMS, Numbers
 from bytemill.lm.optimizers import OPTIMIZERS, OptimizerName
+from bytemill.lm.strategies import DIVIDED_BY_FSDP, STRATEGIES, StrategyName
 
 if TYPE_CHECKING:
     from bytemill.lm.model_config import ModelConfig, Part
@@ -247,6 +248,39 @@ def training_memory(
     )
 
 
+def process_memory(
+    config: ModelConfig, memory: TrainingMemory, strategy: StrategyName, n_processes: int
+) -> TrainingMemory:
+    """Return the memory of each of several processes, on its device.
+
+    Where weights are divided, those of two blocks are whole besides, in float32. A process may exceed its share of an
+    optimizer that is divided by whole parameters by the state of the largest one.
+
+    Args:
+        config: Shape of the model.
+        memory: That of one process that trains alone on a batch of the same size.
+        strategy: Setting `training.strategy`.
+        n_processes: Number of processes.
+    """
+    own = STRATEGIES.get(strategy)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    divided = own.divides if own is not None else DIVIDED_BY_FSDP if strategy == "fsdp" else ()
+    parts: dict[str, int] = dict.fromkeys(() if own is None else own.keeps_on_host, 0)
+    if n_processes > 1:
+        parts |= {name: -(-getattr(memory, name) // n_processes) for name in divided}
+        if "parameters" in divided:
+            parts["parameters"] = min(memory.parameters, parts["parameters"] + 8 * _largest_block(config))
+    return replace(memory, **parts)
+
+
+def _largest_block(config: ModelConfig) -> int:
+    """Return the number of parameters of the largest block."""
+    norms = config.n_block_norms * NORMS[config.norm].vectors(config)
+    blocks = (_block_parts(layer.config) for layer in config.layers)
+    return norms + max(
+        sum(part.matrices(config) + part.vectors(config) for part in parts) for parts in blocks
+    )
+
+
 def _block_numbers(config: ModelConfig) -> Numbers:
     """Return what a block saves: what its parts save, and the results of its norms, which its products read."""
     mixer, feed_forward = (part.saved(config) for part in _block_parts(config))
@@ -379,9 +413,12 @@ class Plan:
     optimizer: OptimizerName
     precision: Precision
     checkpointing: CheckpointingName
+    strategy: StrategyName
+    n_processes: int
     parameters: dict[str, int]
     """By part."""
     memory: TrainingMemory
+    """Of one process."""
     forward_flops: dict[str, int]
     """By part, for the batch."""
     step_flops: dict[str, int]
@@ -414,6 +451,8 @@ class Plan:
             "optimizer": self.optimizer,
             "precision": self.precision,
             "activation_checkpointing": self.checkpointing,
+            "strategy": self.strategy,
+            "processes": self.n_processes,
             "parameters": {
                 **self.parameters,
                 "total": sum(self.parameters.values()),
@@ -451,6 +490,8 @@ def plan(
     precision: Precision = "float32",
     average: bool = False,
     checkpointing: CheckpointingName = "none",
+    strategy: StrategyName = "ddp",
+    n_processes: int = 1,
     available_bytes: int | None = None,
     flops_per_second: float | None = None,
     utilization: float = 0.4,
@@ -466,8 +507,10 @@ def plan(
         precision: Precision of matrix products.
         average: Keep a moving average of the weights.
         checkpointing: Activation checkpointing.
+        strategy: Setting `training.strategy`.
+        n_processes: Number of processes, each with a batch and a device of its own; the memory is that of one.
         available_bytes: Memory of the device.
-        flops_per_second: Peak of the device; see `DEVICES`.
+        flops_per_second: Peak of a device; see `DEVICES`.
         utilization: Share of the peak that training reaches.
         training_tokens: Number of training tokens; by default the compute-optimal number.
 
@@ -483,12 +526,13 @@ def plan(
     memory = training_memory(
         config, n_tokens, optimizer, precision, average=average, checkpointing=checkpointing
     )
+    memory = process_memory(config, memory, strategy, n_processes)
     optimal = compute_optimal_tokens(config)
     training_tokens = optimal if training_tokens is None else training_tokens
     days = (
         None
         if flops_per_second is None
-        else training_days(config, training_tokens, flops_per_second, utilization, n_tokens)
+        else training_days(config, training_tokens, n_processes * flops_per_second, utilization, n_tokens)
     )
     return Plan(
         config=config,
@@ -497,6 +541,8 @@ def plan(
         optimizer=optimizer,
         precision=precision,
         checkpointing=checkpointing,
+        strategy=strategy,
+        n_processes=n_processes,
         parameters=parameters_by_part(config),
         memory=memory,
         forward_flops=forward_flops(config, batch_size, n_tokens),

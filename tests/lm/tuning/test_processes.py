@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bytemill.errors import RunConfigError
-from bytemill.lm.parallel.registry import StrategyName
+from bytemill.lm.strategies import StrategyName
 from bytemill.lm.training.metrics_log import MEASURED, read_metrics
 from bytemill.lm.tuning.tune import tune
 

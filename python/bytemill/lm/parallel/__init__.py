@@ -1,4 +1,4 @@
-"""Data parallelism from scratch: each strategy is a module, and an entry of `registry.STRATEGIES`.
+"""Data parallelism from scratch: each strategy is a module, and an entry of `lm.strategies.STRATEGIES`.
 
 Every process computes the gradients of its share of a batch, and the strategies average them with the collectives of
 `torch.distributed`. They differ in when they do so, and in what each process holds. All are used alike:

@@ -26,13 +26,13 @@ from bytemill.lm.model_config import (
     ModelConfig,
 )
 from bytemill.lm.optimizers import NotNegative, OptimizerConfig
-from bytemill.lm.parallel.registry import StrategyName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.lm.planning import (
     TOKENS_PER_PARAMETER,
     CheckpointingName,
 )
 from bytemill.lm.presets import PRESETS
 from bytemill.lm.settings import Settings, flattened, nested, suggestion
+from bytemill.lm.strategies import StrategyName  # noqa: TC001 - pydantic evaluates the annotation
 from bytemill.storage import is_url, local_input, url_of
 from bytemill.system.units import parse_count
 from bytemill.tokenizer import pretrained

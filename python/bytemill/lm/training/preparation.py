@@ -20,9 +20,9 @@ from bytemill.lm.hellaswag import read_items
 from bytemill.lm.kernels.choice import choose_kernels
 from bytemill.lm.loss import token_byte_counts
 from bytemill.lm.model import TransformerLM
-from bytemill.lm.parallel.registry import STRATEGIES
 from bytemill.lm.planning import DEVICES, find_device, is_slice, largest_batch, training_memory
 from bytemill.lm.processes import allow_compiled_shapes, compile_blocks, shard_model
+from bytemill.lm.strategies import STRATEGIES
 from bytemill.lm.training.data import (
     BatchReader,
     bos_id_of,
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from bytemill.lm.batches import Documents
     from bytemill.lm.model_config import ModelConfig
     from bytemill.lm.parallel.base import DataParallel
-    from bytemill.lm.parallel.registry import Strategy
     from bytemill.lm.planning import Precision
     from bytemill.lm.processes import Processes
+    from bytemill.lm.strategies import Strategy
     from bytemill.lm.training.config import Layer, Resolved, TrainConfig, TrainingConfig
     from bytemill.lm.training.run import Task
     from bytemill.lm.training.saved_model import SavedModel
