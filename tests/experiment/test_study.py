@@ -41,6 +41,15 @@ def test_sizes_patterns_and_texts_are_combined_and_named_by_what_differs(tmp_pat
     assert own.seed_list == [5]
 
 
+TEXTS = '[[texts]]\nname = "raw"\ntrain = ["r"]\n[[texts]]\nname = "clean"\ntrain = ["c"]\n\n[budget]'
+
+
+def test_every_tokenizer_is_trained_on_every_text(tmp_path: Path):
+    own = study(tmp_path, ("[budget]", TEXTS), ("seeds = 2", "seeds = [4]"))
+    arms = ["bytes+raw", "bytes+clean", "own+raw", "own+clean"]
+    assert [cell.name for cell in cells(own)] == [f"{arm}.mini.seed4" for arm in arms]
+
+
 def test_trials_are_all_arms_by_rate_with_seeds_of_their_own(tmp_path: Path):
     tuning = ("[text]", '[text]\ntuning = ["t"]')
     own = study(tmp_path, ("[budget]", "[learning_rate]\nsearch = [1, 0.01]\n[budget]"), tuning)
@@ -90,6 +99,10 @@ def test_trials_are_all_arms_by_rate_with_seeds_of_their_own(tmp_path: Path):
             "tokenizers.bytes: '[/]' cannot be a name",
         ),
         ("[text]", "[text", "is not a TOML file"),
+        ("[budget]", TEXTS.replace("clean", "raw"), "texts: two are called 'raw'"),
+        ("[budget]", TEXTS.replace("clean", "../x"), "texts: '../x' cannot be a name"),
+        ("[budget]", TEXTS.replace('train = ["c"]', ""), "texts 2: train must be set"),
+        ("[text]", "[texts]\na = 1\n[text]", "texts is {'a': 1}"),
         ("", "", "cannot read"),
     ],
 )

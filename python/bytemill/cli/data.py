@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import data_convert, data_curate, data_reencode, options, output
+from bytemill.cli import data_convert, data_curate, data_reencode, data_report, options, output
 from bytemill.cli.data_convert import LayoutName
 from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.options import CorpusArguments
@@ -319,3 +319,4 @@ def _show(
 app.command(data_convert.convert, sort_key=3, help_epilogue=data_convert.EXAMPLES)
 app.command(data_reencode.reencode, sort_key=4, help_epilogue=data_reencode.EXAMPLES)
 app.command(data_curate.curate, sort_key=6, help_epilogue=data_curate.EXAMPLES)
+app.command(data_report.report, sort_key=8)

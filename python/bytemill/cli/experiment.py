@@ -293,6 +293,8 @@ def write_findings(findings: "Findings") -> None:
 
 def write_plan(plan: "StudyPlan") -> None:
     """Print what a study will take."""
+    from bytemill.experiment.study import with_text
+
     if plan.title:
         output.write_line(output.styled(plan.title, "1"))
         output.write_line()
@@ -313,7 +315,7 @@ def write_plan(plan: "StudyPlan") -> None:
         ),
         [
             (
-                arm.tokenizer,
+                with_text(arm.tokenizer, arm.text),
                 arm.model,
                 format_count(arm.n_ids),
                 *(format_count(n) for n in arm.parameters.values()),

@@ -179,6 +179,15 @@ class LinearModel(QualityModel):
         scores = np.stack([*own, 1 - own[0]] if len(own) == 1 else own, axis=1)
         return scores / scores.sum(axis=1, keepdims=True)
 
+    def word_weights(self, different: Iterable[str], label: str) -> dict[str, float]:
+        """Return how much each of some words speaks for a label: the weight of its bucket."""
+        chosen = list(different)
+        sign = -1.0 if len(self.weights) == 1 and self.column(label) == 1 else 1.0
+        weights = self.weights[min(self.column(label), len(self.weights) - 1)]
+        rows = Features(1, self.features.bits).rows(packed(chosen), self.num_threads)
+        found = rows.times(weights) * np.sqrt(np.maximum(rows.counts, 1))
+        return dict(zip(chosen, (sign * found).tolist(), strict=True))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model; equal models give equal bytes.
 

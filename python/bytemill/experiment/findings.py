@@ -42,6 +42,7 @@ from bytemill.experiment.statistics import (
     paired_difference,
     spearman,
 )
+from bytemill.experiment.study import with_text
 from bytemill.system.units import plural
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ _BUDGETS = {"bytes": "equal bytes", "tokens": "equal tokens", "flops": "equal FL
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tokenizers with the same model: bits per byte of the first − those of the second."""
+    """Two tokenizers, or two texts, with the same model: bits per byte of the first − those of the second."""
 
     model: str
     first: str
@@ -104,9 +105,33 @@ class Findings:
         self.results = [result for result in results if not result["is_trial"]]
         self.trials = [result for result in results if result["is_trial"]]
         self.domains: list[str] = [*self.grid["domains"], *[OVERALL] * (len(self.grid["domains"]) > 1)]
-        self.tokenizers: list[str] = list(self.grid["tokenizers"])
+        self._variants = {
+            self._name(tokenizer, text): (tokenizer, text)
+            for tokenizer in self.grid["tokenizers"]
+            for text in self.grid.get("texts") or [""]
+        }
+        self.tokenizers: list[str] = list(self._variants)
+        """Names of what is compared: tokenizers, texts, or both."""
         self.models: list[str] = list(self.grid["models"])
         self._arms = list(product(self.models, self.tokenizers))
+
+    def _name(self, tokenizer: str, text: str) -> str:
+        return text if text and len(self.grid["tokenizers"]) == 1 else with_text(tokenizer, text)
+
+    def name_of(self, result: Mapping[str, Any]) -> str:
+        """Return the name, one of `tokenizers`, that a result belongs to."""
+        return self._name(result["tokenizer"], result.get("text", ""))
+
+    @property
+    def compared(self) -> str:
+        """What is compared, for headings."""
+        if not self.grid.get("texts"):
+            return "tokenizer"
+        return "text" if len(self.grid["tokenizers"]) == 1 else "tokenizer and text"
+
+    def n_ids(self, name: str) -> int:
+        """Return the number of ids of one of `tokenizers`."""
+        return self.grid["tokenizers"][self._variants[name][0]]["n_ids"]
 
     @property
     def missing(self) -> list[str]:
@@ -116,7 +141,10 @@ class Findings:
 
     def of_arm(self, model: str, tokenizer: str) -> list[dict[str, Any]]:
         """Return the results of the models of an arm."""
-        return _of_arm(self.results, (model, tokenizer))
+        return self._of_arm(self.results, (model, tokenizer))
+
+    def _of_arm(self, results: Iterable[dict[str, Any]], arm: tuple[str, str]) -> list[dict[str, Any]]:
+        return [result for result in results if (result["model"], self.name_of(result)) == arm]
 
     def values(self, model: str, tokenizer: str, domain: str) -> dict[int, float]:
         """Return the bits per byte of an arm by seed."""
@@ -138,7 +166,7 @@ class Findings:
         """
         found: dict[tuple[str, str], Learning | None] = {}
         for arm in self._arms:
-            own = [self._learned(result) for result in _of_arm(self.results, arm)]
+            own = [self._learned(result) for result in self._of_arm(self.results, arm)]
             known = [each for each in own if each is not None]
             if own:
                 is_known = len(known) == len(own)
@@ -183,13 +211,19 @@ class Findings:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """All pairs of tokenizers with the same model, by the seeds that both have.
+        """All pairs of tokenizers, or of texts, with the same model, by the seeds that both have.
+
+        If both are compared, one of them is the same in a pair.
 
         A pair with a model that has not clearly left the unigram distribution is not tested, and has no verdict.
         """
         found: list[Pair] = []
         for model in self.models:
-            pairs = [self._pair(model, *names) for names in combinations(self.tokenizers, 2)]
+            pairs = [
+                self._pair(model, *names)
+                for names in combinations(self.tokenizers, 2)
+                if self._differ(*names)
+            ]
             own = [pair for pair in pairs if pair is not None]
             tested = [pair for pair in own if pair.difference.p is not None]
             ps = dict(zip(map(id, tested), holm([pair.difference.p or 0.0 for pair in tested]), strict=True))
@@ -197,6 +231,10 @@ class Findings:
                 corrected = ps.get(id(pair))
                 found.append(replace(pair, corrected_p=corrected, sentence=self._sentence(pair, corrected)))
         return found
+
+    def _differ(self, first: str, second: str) -> bool:
+        """Return True if two of `tokenizers` differ in one thing."""
+        return sum(a != b for a, b in zip(self._variants[first], self._variants[second], strict=True)) == 1
 
     def _pair(self, model: str, first: str, second: str) -> Pair | None:
         a, b = (self.values(model, name, self.domains[-1]) for name in (first, second))
@@ -268,7 +306,7 @@ class Findings:
             if result["model"] == model:
                 for name, row in result["classes"].items():
                     if row["bits_per_byte"] is not None:
-                        values[name][result["tokenizer"]].append(row["bits_per_byte"])
+                        values[name][self.name_of(result)].append(row["bits_per_byte"])
         return {
             name: {tokenizer: sum(each) / len(each) for tokenizer, each in own.items()}
             for name, own in values.items()
@@ -296,10 +334,10 @@ class Findings:
         """The learning rate of each arm whose trials have ended, by model and tokenizer."""
         found: dict[tuple[str, str], RateChoice] = {}
         for model, tokenizer in self._arms:
-            begins = f"{tokenizer}.{model}.seed"
+            begins = f"{with_text(*self._variants[tokenizer])}.{model}.seed"
             if any(name.startswith(begins) and ".rate" in name for name in self.missing):
                 continue
-            choice = choose_rate(tuning_bits(_of_arm(self.trials, (model, tokenizer))))
+            choice = choose_rate(tuning_bits(self._of_arm(self.trials, (model, tokenizer))))
             if choice is not None:
                 found[model, tokenizer] = choice
         return found
@@ -309,7 +347,7 @@ class Findings:
         """What the choice of each learning rate is worth."""
         sentences: list[str] = []
         for (model, tokenizer), choice in self.rate_choices.items():
-            trials = _of_arm(self.trials, (model, tokenizer))
+            trials = self._of_arm(self.trials, (model, tokenizer))
             learned = [self._learned(own) for own in trials if own["learning_rate"] == choice.rate]
             is_trained = all(own is None or own.is_clear for own in learned)
             sentences.append(rate_sentence(tokenizer, model, choice, is_trained=is_trained))
@@ -369,10 +407,6 @@ def tuning_bits(trials: Iterable[dict[str, Any]]) -> dict[float, dict[int, float
     return bits
 
 
-def _of_arm(results: Iterable[dict[str, Any]], arm: tuple[str, str]) -> list[dict[str, Any]]:
-    return [result for result in results if (result["model"], result["tokenizer"]) == arm]
-
-
 def _of_domain(values: dict[str, float], domain: str, domains: list[str]) -> float:
     return sum(values[name] for name in domains) / len(domains) if domain == OVERALL else values[domain]
 
@@ -402,7 +436,7 @@ def _points(metrics: Path, result: dict[str, Any], axis: str) -> list[tuple[int,
 
 
 def verdict(first: str, second: str, difference: Difference, corrected_p: float | None, where: str) -> str:
-    """Return the sentence about two tokenizers.
+    """Return the sentence about two tokenizers, or two texts.
 
     Args:
         first: Name of a tokenizer.

@@ -141,7 +141,7 @@ def allowance(
 
 @dataclass(frozen=True)
 class Arm:
-    """The models of a tokenizer and a shape."""
+    """The models of a tokenizer, a text and a shape."""
 
     tokenizer: str
     model: str
@@ -149,6 +149,8 @@ class Arm:
     allowance: Allowance
     parameters: dict[str, int]
     """By part: embeddings, output layer, rest."""
+    text: str = ""
+    """Name of the text that they are trained on; empty for `text.train`."""
 
 
 class StudyInputs:
@@ -168,8 +170,15 @@ class StudyInputs:
 
     @cached_property
     def train_text(self) -> StoredText:
-        """The training text."""
+        """The training text of tokenizers, and of models if the study has no `texts`."""
         return self._store("train", self.study.text.train, self.study.text.max_bytes)
+
+    @cached_property
+    def arm_texts(self) -> dict[str, StoredText]:
+        """The texts that models are trained on, by name; the name of `text.train` is empty."""
+        limit = self.study.text.max_bytes
+        own = {each.name: self._store(f"texts/{each.name}", each.train, limit) for each in self.study.texts}
+        return own or {"": self.train_text}
 
     @cached_property
     def domains(self) -> dict[str, StoredText]:
@@ -255,23 +264,33 @@ class StudyInputs:
         return tokenizer
 
     @cached_property
-    def bytes_per_token(self) -> dict[str, float]:
-        """Bytes per token on the beginning of the training text."""
-        n_bytes, counts = self._sample
-        return {name: n_bytes / int(own.sum()) for name, own in counts.items()}
+    def bytes_per_token(self) -> dict[tuple[str, str], float]:
+        """Bytes per token on the beginning of a training text, by tokenizer and text."""
+        return {
+            (name, text): n_bytes / int(own.sum())
+            for text, (n_bytes, counts) in self._samples.items()
+            for name, own in counts.items()
+        }
 
     @cached_property
-    def unigram_entropy(self) -> dict[str, float]:
-        """Bits per token of the unigram distribution on the beginning of the training text."""
-        shares = {name: own[own > 0] / own.sum() for name, own in self._sample[1].items()}
-        return {name: -float(own @ np.log2(own)) for name, own in shares.items()}
+    def unigram_entropy(self) -> dict[tuple[str, str], float]:
+        """Bits per token of the unigram distribution on the beginning of a training text, by tokenizer and text."""
+        shares = {
+            (name, text): own[own > 0] / own.sum()
+            for text, (_, counts) in self._samples.items()
+            for name, own in counts.items()
+        }
+        return {arm: -float(own @ np.log2(own)) for arm, own in shares.items()}
 
     @cached_property
-    def _sample(self) -> tuple[int, dict[str, NDArray[np.int64]]]:
-        """The bytes of the beginning of the training text, and the uses of each id, by tokenizer."""
+    def _samples(self) -> dict[str, tuple[int, dict[str, NDArray[np.int64]]]]:
+        """The bytes of the beginning of each training text, and the uses of each id, by tokenizer."""
+        return {name: self._sample(text) for name, text in self.arm_texts.items()}
+
+    def _sample(self, text: StoredText) -> tuple[int, dict[str, NDArray[np.int64]]]:
         documents: list[str] = []
         n_left = _SAMPLE
-        for document in self.train_text.documents():
+        for document in text.documents():
             documents.append(document[:n_left].decode(errors="ignore"))
             n_left -= len(document)
             if n_left <= 0:
@@ -326,9 +345,11 @@ class StudyInputs:
             parts = parameters_by_part(shape)
             own = {"embedding": parts["token embeddings"], "output layer": parts["output layer"]}
             own["rest"] = sum(parts.values()) - sum(own.values())
-            density, rate = self.bytes_per_token[tokenizer], (tokens_per_second or {}).get((tokenizer, model))
-            allowed = allowance(rule, amount, shape, self.batch_size, density, tokens_per_second=rate)
-            result.append(Arm(tokenizer, model, shape, allowed, own))
+            rate = (tokens_per_second or {}).get((tokenizer, model))
+            for text in self.arm_texts:
+                density = self.bytes_per_token[tokenizer, text]
+                allowed = allowance(rule, amount, shape, self.batch_size, density, tokens_per_second=rate)
+                result.append(Arm(tokenizer, model, shape, allowed, own, text))
         return result
 
     @cached_property
@@ -367,13 +388,15 @@ def validation_shards(study_inputs: StudyInputs, tokenizer: str) -> dict[str, Pa
     return folders
 
 
-def train_shards(study_inputs: StudyInputs, tokenizer: str, seed: int) -> tuple[Path, int]:
-    """Encode the training text in the order of a seed, as much as the longest model of the tokenizer needs.
+def train_shards(study_inputs: StudyInputs, tokenizer: str, seed: int, text: str = "") -> tuple[Path, int]:
+    """Encode a training text in the order of a seed, as much as the longest model of the tokenizer needs.
 
     Returns:
         The folder, and the bytes of text in it.
     """
-    arms = [arm for arm in study_inputs.arms(study_inputs.rates) if arm.tokenizer == tokenizer]
+    known = study_inputs.arms(study_inputs.rates)
+    arms = [arm for arm in known if (arm.tokenizer, arm.text) == (tokenizer, text)]
+    name = f"texts/{text}/seed{seed}" if text else f"seed{seed}"
     is_exact = study_inputs.study.budget.equal == "bytes"
     n_bytes = int(study_inputs.study.budget.amount)
     if not is_exact:
@@ -381,7 +404,7 @@ def train_shards(study_inputs: StudyInputs, tokenizer: str, seed: int) -> tuple[
     needed = max(arm.allowance.n_tokens for arm in arms) + 1
     while True:
         order = {"seed": seed, "n_bytes": n_bytes}
-        folder = _encode(study_inputs, tokenizer, study_inputs.train_text, f"seed{seed}", order)
+        folder = _encode(study_inputs, tokenizer, study_inputs.arm_texts[text], name, order)
         if is_exact or len(TokenShards(folder)) >= needed:
             return folder, n_bytes
         n_bytes = round(n_bytes * 1.1)

@@ -103,11 +103,11 @@ class Job:
 def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
     """Return the work of a cell with a learning rate; text is encoded where that has not been done."""
     study, tokenizer = study_inputs.study, study_inputs.tokenizers[cell.tokenizer]
-    shards, n_bytes = train_shards(study_inputs, cell.tokenizer, cell.seed)
+    shards, n_bytes = train_shards(study_inputs, cell.tokenizer, cell.seed, cell.text)
     (arm,) = (
         arm
         for arm in study_inputs.arms(study_inputs.rates)
-        if (arm.tokenizer, arm.model) == (cell.tokenizer, cell.model)
+        if (arm.tokenizer, arm.model, arm.text) == (cell.tokenizer, cell.model, cell.text)
     )
     allowed = _allowance(study_inputs, cell, arm, (len(TokenShards(shards)) - 1, n_bytes))
     is_trial = cell.trial_rate is not None
@@ -133,6 +133,7 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
     facts: dict[str, Any] = {
         "tokenizer": cell.tokenizer,
         "model": cell.model,
+        **({"text": cell.text} if cell.text else {}),
         "seed": cell.seed,
         "learning_rate": rate,
         "is_trial": is_trial,
@@ -146,7 +147,7 @@ def cell_job(study_inputs: StudyInputs, cell: Cell, rate: float) -> Job:
     trained = [
         {key: value for key, value in settings.items() if not key.startswith(("run.", "data."))},
         tokenizer.fingerprint,
-        study_inputs.train_text.sha256,
+        study_inputs.arm_texts[cell.text].sha256,
         n_bytes,
     ]
     scored = [

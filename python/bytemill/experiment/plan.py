@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bytemill.experiment.inputs import StudyInputs, probe_rates
 from bytemill.experiment.results import StudyFolder
 from bytemill.experiment.statistics import LEARNED_SHARE, detectable_difference
-from bytemill.experiment.study import cells, load_study, trials
+from bytemill.experiment.study import cells, load_study, trials, with_text
 from bytemill.lm.training.config import resolve
 from bytemill.lm.training.run import rate_share
 
@@ -60,10 +60,12 @@ class Expectation:
 
 @dataclass(frozen=True)
 class PlannedArm:
-    """The models of a tokenizer and a shape."""
+    """The models of a tokenizer, a text and a shape."""
 
     tokenizer: str
     model: str
+    text: str
+    """Name of the text that they are trained on, if texts are compared."""
     n_ids: int
     parameters: dict[str, int]
     n_steps: int
@@ -138,6 +140,7 @@ def plan_study(
             PlannedArm(
                 arm.tokenizer,
                 arm.model,
+                arm.text,
                 study_inputs.tokenizers[arm.tokenizer].n_vocab,
                 arm.parameters,
                 own.n_steps,
@@ -145,7 +148,7 @@ def plan_study(
                 own.n_tokens / n_parameters,
                 own.n_bytes,
                 own.flops,
-                own.n_bytes / study_inputs.train_text.n_bytes,
+                own.n_bytes / study_inputs.arm_texts[arm.text].n_bytes,
                 own.n_tokens / rate if rate else None,
                 _expectation(study_inputs, arm, own.n_steps),
                 _expectation(study_inputs, arm, n_trial_steps) if is_searched else None,
@@ -181,26 +184,32 @@ def _expectation(study_inputs: StudyInputs, arm: Arm, n_steps: int) -> Expectati
         return None
     total = rate * sum(rate_share(step, config) for step in range(n_steps))
     uniform = math.log2(study_inputs.tokenizers[arm.tokenizer].n_vocab)
-    unigram, reach = study_inputs.unigram_entropy[arm.tokenizer], arm.shape.d_model * total / math.log(2)
+    unigram, reach = (
+        study_inputs.unigram_entropy[arm.tokenizer, arm.text],
+        arm.shape.d_model * total / math.log(2),
+    )
     return Expectation(n_steps, uniform, unigram, reach)
 
 
 def _disk_bytes(study_inputs: StudyInputs, arms: list[PlannedArm], n_trials: int) -> int:
     seeds = {*study_inputs.study.seed_list, *(study_inputs.study.trial_seeds if n_trials else [])}
-    per_tokenizer: dict[str, int] = {}
+    longest: dict[tuple[str, str], int] = {}
     for arm in arms:
-        width = 2 if arm.n_ids <= 1 << 16 else 4
-        per_tokenizer[arm.tokenizer] = max(per_tokenizer.get(arm.tokenizer, 0), arm.n_tokens * width)
+        width, key = 2 if arm.n_ids <= 1 << 16 else 4, (arm.tokenizer, arm.text)
+        longest[key] = max(longest.get(key, 0), arm.n_tokens * width)
     checkpoints = sum(sum(arm.parameters.values()) for arm in arms) * _BYTES_PER_PARAMETER
-    shards = len(seeds) * sum(per_tokenizer.values())
+    shards = len(seeds) * sum(longest.values())
     n_models = len(study_inputs.study.seed_list) + n_trials
-    return study_inputs.train_text.n_bytes + shards + n_models * checkpoints
+    texts = {
+        text.folder: text.n_bytes for text in (study_inputs.train_text, *study_inputs.arm_texts.values())
+    }
+    return sum(texts.values()) + shards + n_models * checkpoints
 
 
 def _warnings(arms: list[PlannedArm], n_seeds: int) -> list[str]:
     found = [
-        f"{arm.tokenizer} with {arm.model} reads the text {arm.passes:.1f} times: tokenizers are compared on repeated "
-        "text"
+        f"{with_text(arm.tokenizer, arm.text)} with {arm.model} reads the text {arm.passes:.1f} times: "
+        f"{'texts' if arm.text else 'tokenizers'} are compared on repeated text"
         for arm in arms
         if arm.passes > 1.005
     ]
@@ -208,7 +217,7 @@ def _warnings(arms: list[PlannedArm], n_seeds: int) -> list[str]:
         for what, own in (("", arm.expectation), ("the trials of ", arm.trial_expectation)):
             if own is not None and not own.is_enough:
                 share = own.n_steps / arm.n_steps
-                name = f"{what}{arm.tokenizer} with {arm.model}"
+                name = f"{what}{with_text(arm.tokenizer, arm.text)} with {arm.model}"
                 found.append(_untrained(name, own, arm.tokens_per_parameter * share))
                 break
     if n_seeds < 2:

@@ -19,8 +19,8 @@ Rows = list[tuple[str, ...]]
 
 
 def means_table(findings: Findings, model: str) -> Rows:
-    """Bits per byte of each tokenizer by domain."""
-    rows: Rows = [("tokenizer", *findings.domains, "seeds", "σ over seeds")]
+    """Bits per byte of each tokenizer, or text, by domain."""
+    rows: Rows = [(findings.compared, *findings.domains, "seeds", "σ over seeds")]
     means = [findings.means(domain) for domain in findings.domains]
     for tokenizer in findings.tokenizers:
         own = [each.get((model, tokenizer)) for each in means]
@@ -37,7 +37,7 @@ def _mean(own: Mean | None) -> str:
 
 
 def pairs_table(findings: Findings, model: str) -> Rows:
-    """Differences of all pairs of tokenizers."""
+    """Differences of all pairs of tokenizers, or of texts."""
     rows: Rows = [
         ("first − second", "difference", "± seeds", "over documents", "p", "p, corrected", "detectable")
     ]
@@ -81,13 +81,13 @@ def hellaswag_table(findings: Findings, model: str) -> Rows:
 
 def learning_table(findings: Findings, model: str) -> Rows:
     """How far the models are below the unigram distribution, and the context that they were scored with."""
-    losses = ("tokenizer", "bits per token", "unigram distribution", "uniform", "below the unigram")
+    losses = (findings.compared, "bits per token", "unigram distribution", "uniform", "below the unigram")
     rows: Rows = [(*losses, "over documents", "least context", "mean context")]
     for tokenizer in findings.tokenizers:
         own = findings.learning.get((model, tokenizer))
         if own is None:
             continue
-        uniform = math.log2(findings.grid["tokenizers"][tokenizer]["n_ids"])
+        uniform = math.log2(findings.n_ids(tokenizer))
         ends = "–" if own.interval is None else f"{own.interval[0]:.1%} to {own.interval[1]:.1%}"
         shown = (f"{own.loss:.2f}", f"{own.unigram:.2f}", f"{uniform:.2f}", f"{own.gain:.1%}", ends)
         rows.append((tokenizer, *shown, *_context(findings.context(model, tokenizer))))
@@ -103,11 +103,11 @@ def _context(own: tuple[int | None, float] | None) -> tuple[str, str]:
 
 def trials_table(findings: Findings) -> Rows:
     """Learning rates that were tried, and what they gave on the tuning text."""
-    rows: Rows = [("tokenizer", "model", "learning rate", "seed", "bits per byte", "FLOPs")]
+    rows: Rows = [(findings.compared, "model", "learning rate", "seed", "bits per byte", "FLOPs")]
     for own in findings.trials:
         bits, rate = own["bits_per_byte"]["tuning"], own["learning_rate"]
         numbers = (f"{rate:g}", str(own["seed"]), f"{bits:.4f}", f"{own['flops']:.3g}")
-        rows.append((own["tokenizer"], own["model"], *numbers))
+        rows.append((findings.name_of(own), own["model"], *numbers))
     return rows
 
 
@@ -139,7 +139,8 @@ def report(findings: Findings) -> str:
     return render(
         "study.html",
         "bytemill.experiment",
-        title=grid["title"] or "A study of tokenizers",
+        title=grid["title"] or f"A study of {'texts' if grid.get('texts') else 'tokenizers'}",
+        compared=findings.compared,
         budget=describe_budget(grid["budget"]),
         tokenizers=findings.tokenizers,
         n_seeds=len(grid["seeds"]),
@@ -195,7 +196,7 @@ def _model(findings: Findings, model: str, number: int) -> dict[str, Any]:
             hellaswag_table(findings, model),
         ),
         "samples": [
-            (result["tokenizer"], sample["prompt"], sample["text"])
+            (findings.name_of(result), sample["prompt"], sample["text"])
             for result in findings.results
             if result["model"] == model and result["seed"] == first_seed
             for sample in result.get("samples", [])
@@ -249,7 +250,7 @@ def _curve(findings: Findings, model: str, number: int, axis: str) -> Figure | N
 
 def _sizes(findings: Findings, model: str, number: int) -> Figure | None:
     points = sorted(
-        (findings.grid["tokenizers"][tokenizer]["n_ids"], own.value)
+        (findings.n_ids(tokenizer), own.value)
         for (name, tokenizer), own in findings.means(findings.domains[-1]).items()
         if name == model
     )

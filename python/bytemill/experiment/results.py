@@ -90,6 +90,8 @@ class _Grid(Record):
     parameters: dict[Shown, dict[str, Size]]
     cells: list[Name]
     text: dict[Shown, Shown]
+    texts: list[Name] = field(default_factory=list[str])
+    """Texts that models are trained on, if they are compared."""
     context_bytes: Positive | None = None
     """None in studies of earlier versions."""
     segment_bytes: Positive | None = None
@@ -138,6 +140,8 @@ class _Result(Record):
     bits_per_byte: dict[Name, NotNegative]
     classes: dict[Shown, _Class]
     inputs: Shown = ""
+    text: Shown = ""
+    """Name of the text that it was trained on, if texts are compared."""
     unigram_bits_per_byte: dict[Name, NotNegative] = field(default_factory=dict[str, float])
     """Empty in results of earlier versions, as the next two are."""
     n_scored_tokens: dict[Name, Positive] = field(default_factory=dict[str, int])

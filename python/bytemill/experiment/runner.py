@@ -24,7 +24,7 @@ from bytemill.experiment.job import cell_job
 from bytemill.experiment.report import report
 from bytemill.experiment.results import StoredStudy, StudyFolder
 from bytemill.experiment.statistics import choose_rate
-from bytemill.experiment.study import Cell, cells, load_study, trials
+from bytemill.experiment.study import Cell, cells, load_study, trials, with_text
 from bytemill.storage import url_of
 from bytemill.system.atomic_files import write_json, write_text
 from bytemill.system.locks import try_lock
@@ -151,8 +151,10 @@ class _Run:
                 },
                 "context_bytes": study_inputs.context_bytes,
                 "cells": self._order,
+                **({"texts": self._study.text_names} if self._study.texts else {}),
                 "text": {
                     "train": study_inputs.train_text.sha256,
+                    **{name: text.sha256 for name, text in study_inputs.arm_texts.items() if name},
                     **{name: text.sha256 for name, text in study_inputs.domains.items()},
                 },
             },
@@ -200,12 +202,13 @@ class _Run:
         own = [
             self._results[trial.name]
             for trial in self._trials
-            if (trial.tokenizer, trial.model) == (cell.tokenizer, cell.model) and trial.name in self._results
+            if (trial.tokenizer, trial.model, trial.text) == (cell.tokenizer, cell.model, cell.text)
+            and trial.name in self._results
         ]
         choice = choose_rate(tuning_bits(own), n_seeds=self._study.learning_rate.seeds)
         if choice is None:
             raise OutputError(
-                f"a trial of every learning rate of {cell.tokenizer} with {cell.model} failed",
+                f"a trial of every learning rate of {with_text(cell.tokenizer, cell.text)} with {cell.model} failed",
                 hint="choose other rates for learning_rate.search",
             )
         return choice.rate

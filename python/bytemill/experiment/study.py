@@ -1,6 +1,7 @@
 """The study file: what is compared, on which text, and what is held equal.
 
-Its cells are the models to train: tokenizers × shapes × seeds, in an order that keeps an interrupted study balanced.
+Its cells are the models to train: tokenizers × texts × shapes × seeds, in an order that keeps an interrupted study
+balanced.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class TextSettings(Settings):
     """The text of a study: names of files, folders or globs."""
 
     train: Names
-    """Text that models are trained on, and tokenizers that name no text of their own."""
+    """Text that models are trained on unless the study has `texts`, and tokenizers that name no text of their own."""
     validation: dict[str, Names]
     """Text that models are scored on, by domain."""
     tuning: Names = ()
@@ -63,6 +64,15 @@ class TextSettings(Settings):
     context_bytes: Count | None = None
     """Bytes of context that every scored byte has at least, as far as the context of its model allows; by default the
     most that all models can have."""
+
+
+class ArmText(Settings):
+    """A text to train on, which is compared with others."""
+
+    name: str
+    """Its name."""
+    train: Names
+    """Names of files, folders or globs."""
 
 
 class TokenizerSettings(Settings):
@@ -127,6 +137,8 @@ class Study(Settings):
     """Number of seeds. A seed decides the initial weights and the order of the documents."""
     text: TextSettings
     """The text."""
+    texts: tuple[ArmText, ...] = ()
+    """Texts to train models on instead of `text.train`, each with every tokenizer."""
     tokenizers: dict[str, TokenizerSettings]
     """The tokenizers, by name."""
     models: dict[str, dict[str, Any]]
@@ -152,8 +164,12 @@ class Study(Settings):
             "text.validation": self.text.validation,
         }
         for kind, names in named.items():
-            if not names:
+            if not names and kind != "texts":
                 raise RunConfigError(f"{kind} is empty", hint="name at least one")
+        text_names = [own.name for own in self.texts]
+        named["texts"] = text_names
+        if twice := [name for name in text_names if text_names.count(name) > 1]:
+            raise RunConfigError(f"texts: two are called {twice[0]!r}", hint="give each a name of its own")
         for name, own in self.tokenizers.items():
             named[f"tokenizers.{name}"] = [*own.texts, *(own.patterns if len(own.patterns) > 1 else ())]
         for kind, names in named.items():
@@ -208,6 +224,11 @@ class Study(Settings):
         return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
 
     @property
+    def text_names(self) -> list[str]:
+        """Names of the texts that models are trained on; one empty name without `texts`."""
+        return [own.name for own in self.texts] or [""]
+
+    @property
     def trial_seeds(self) -> list[int]:
         """The seeds of each trial: the first ones of the study, and the numbers after them if it has fewer."""
         own = self.seed_list
@@ -241,6 +262,12 @@ def _study(document: dict[str, Any]) -> Study:
             "text: segment_bytes is a setting of earlier versions, which scored pieces of the text",
             hint="leave it out, or write context_bytes = N",
         )
+    if "texts" in values:
+        texts: Any = values["texts"]
+        if not isinstance(texts, list):
+            raise RunConfigError(f"texts is {texts!r}", hint="write a table for each: [[texts]]")
+        own_texts = enumerate(cast("list[Any]", texts), 1)
+        values["texts"] = tuple(_section(ArmText, f"texts {number}", own) for number, own in own_texts)
     sections = {"text": TextSettings, "budget": BudgetSettings, "learning_rate": RateSettings}
     for name, kind in sections.items():
         if name in values:
@@ -284,6 +311,8 @@ class Cell:
     seed: int
     trial_rate: float | None = None
     """Learning rate of a trial; None for a final model."""
+    text: str = ""
+    """Name of the text that it is trained on; empty for `text.train`."""
 
     @property
     def name(self) -> str:
@@ -293,7 +322,16 @@ class Cell:
         ('own-8k.tiny.seed0', 'own-8k.tiny.seed0.rate0.001')
         """
         trial = "" if self.trial_rate is None else f".rate{self.trial_rate:g}"
-        return f"{self.tokenizer}.{self.model}.seed{self.seed}{trial}"
+        return f"{with_text(self.tokenizer, self.text)}.{self.model}.seed{self.seed}{trial}"
+
+
+def with_text(tokenizer: str, text: str) -> str:
+    """Return the name of a tokenizer with a text.
+
+    >>> with_text("own-8k", "clean"), with_text("own-8k", "")
+    ('own-8k+clean', 'own-8k')
+    """
+    return f"{tokenizer}+{text}" if text else tokenizer
 
 
 def tokenizer_sources(study: Study) -> dict[str, TokenizerSource]:
@@ -314,19 +352,21 @@ def tokenizer_sources(study: Study) -> dict[str, TokenizerSource]:
 def cells(study: Study) -> list[Cell]:
     """Return the final models: all tokenizers and shapes of a seed before the next seed."""
     return [
-        Cell(tokenizer, model, seed)
+        Cell(tokenizer, model, seed, text=text)
         for seed in study.seed_list
         for model in study.models
         for tokenizer in tokenizer_sources(study)
+        for text in study.text_names
     ]
 
 
 def trials(study: Study) -> list[Cell]:
     """Return the trials of the learning-rate search: all arms with a rate and a seed before the next."""
     return [
-        Cell(tokenizer, model, seed, rate)
+        Cell(tokenizer, model, seed, rate, text)
         for seed in study.trial_seeds
         for rate in study.learning_rate.search
         for model in study.models
         for tokenizer in tokenizer_sources(study)
+        for text in study.text_names
     ]
