@@ -258,8 +258,8 @@ def _step(table: Any, where: str, folder: Path) -> StepSpec:
         match given.get(setting):
             case str(path) if path:
                 given[setting] = str(folder / path)
-            case list(paths):
-                given[setting] = [str(folder / str(path)) for path in cast("list[object]", paths)]
+            case list():
+                given[setting] = [str(folder / str(path)) for path in cast("list[object]", given[setting])]
             case _:
                 pass
     return StepSpec(name, use, settings_of(implementation.Settings, given, f"{where} ({use})"))
