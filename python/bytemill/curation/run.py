@@ -27,6 +27,7 @@ from bytemill.curation.tasks import (
     Decisions,
     StoredPart,
     UnitItem,
+    check_unit,
     hash_input,
     is_there,
     measure_unit,
@@ -169,14 +170,14 @@ def rethreshold(
         CurationError: There is no finished curation, or something was not measured.
     """
     place = _Place.of(output)
+    plan = place.read_plan()
+    if plan is None:
+        raise CurationError(
+            f"{place} holds no measurements", hint="run data curate RECIPE INPUTS --output DIR first"
+        )
     with place.opened():
-        plan = place.read_plan()
-        if plan is None:
-            raise CurationError(
-                f"{place} holds no measurements", hint="run data curate RECIPE INPUTS --output DIR first"
-            )
         identity = plan["identity"]
-        old = Recipe.from_dict(_without_names(identity["recipe"]), f"{place}/{MEASURED}/{PLAN}")
+        old = Recipe.from_dict(identity["recipe"], f"{place}/{MEASURED}/{PLAN}")
         if difference := first_difference(as_json(old.measured_by()), as_json(recipe.measured_by())):
             raise CurationError(
                 f"the recipe measures something else: {difference}",
@@ -286,10 +287,6 @@ def _result_identity(identity: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in identity.items() if name != "recipe"}
 
 
-def _without_names(recipe: dict[str, Any]) -> dict[str, Any]:
-    return {**recipe, "step": [dict(step) for step in recipe["step"]]}
-
-
 def _planned(place: _Place, corpus: Corpus, identity: dict[str, Any], unit_bytes: int) -> list[Unit]:
     """Return the units: those of an interrupted run, or new ones."""
     place.stage.create()
@@ -380,9 +377,22 @@ class _Job:
 
     def check(self, parts: list[dict[str, Any]], decisions: dict[int, list[Decisions]]) -> None:
         """Check that everything was measured that the steps decide by. Raises CurationError."""
-        for number, part in enumerate(parts):
-            for _ in self._stored(number, part, len(self._recipe.steps), tuple(decisions[number])).pages():
-                pass
+        self._run("check", check_unit, self._items("check", parts, decisions), parts)
+
+    def _items(
+        self, task: str, parts: list[dict[str, Any]], decisions: dict[int, list[Decisions]]
+    ) -> list[UnitItem]:
+        determined_by = digest(self.identity)
+        return [
+            UnitItem(
+                f"{task}-{digest(determined_by, unit.name)}",
+                number,
+                str(unit),
+                part=parts[number],
+                decisions=tuple(decisions.get(number, ())),
+            )
+            for number, unit in enumerate(self.units)
+        ]
 
     def result(
         self,
@@ -392,17 +402,7 @@ class _Job:
     ) -> dict[str, Any]:
         """Write what stays and what goes, and return the content of `curation.json`."""
         recipe = self._recipe
-        determined_by = digest(self.identity)
-        items = [
-            UnitItem(
-                f"write-{digest(determined_by, unit.name)}",
-                number,
-                str(unit),
-                part=parts[number],
-                decisions=tuple(decisions.get(number, ())),
-            )
-            for number, unit in enumerate(self.units)
-        ]
+        items = self._items("write", parts, decisions)
         results = self._run("write", write_unit, items, parts, is_written=True)
         return {
             "bytemill": importlib.metadata.version("bytemill"),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bytemill.corpus import Corpus
     from bytemill.corpus.documents import CorpusRange
     from bytemill.curation.recipe import Recipe
-    from bytemill.curation.steps import Page
+    from bytemill.curation.steps import Measurements, Page
     from bytemill.data.stage import Stage
 
 KEPT, REMOVED = "kept", "removed"
@@ -183,8 +183,7 @@ def measure_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
                     context.tick(n_bytes if reader is None else reader.n_bytes_read)
         writer.close()
         record = {"n_pages": n_pages, "n_alive": n_alive, "n_bytes": n_bytes}
-        if reader is not None:
-            record["n_broken"] = reader.n_broken
+        record["n_broken"] = (item.part or {}).get("n_broken", 0) if reader is None else reader.n_broken
         return attempt.publish(record)
 
 
@@ -207,6 +206,13 @@ def _continued(context: CurationContext, item: UnitItem, part: dict[str, Any]) -
         yield page
 
 
+def check_unit(context: CurationContext, item: UnitItem) -> None:
+    """Check that every document of a unit has what the steps decide by. Raises CurationError."""
+    assert item.part is not None  # noqa: S101
+    for page in with_decisions(context.stage, stored_pages(context.stage, item.part), item.decisions):
+        context.recipe.decide(page)
+
+
 def write_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
     """Write the documents of a unit that stay and those that go, and count them."""
     stage, recipe = context.stage, context.recipe
@@ -223,12 +229,24 @@ def write_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
             for batch in batched(pages):
                 for page in batch:
                     page.removed_by = recipe.decide(page)
+                    page.measurements = _reached(page, recipe)
                     failures = recipe.failures(page) if page.removed_by is not None else {}
                     count(funnel, page, failures, recipe)
                 kept.write(to_record(page) for page in batch if page.removed_by is None)
                 removed.write(_removed(page) for page in batch if page.removed_by is not None)
         files = [_publish(context.target, which, name, folder / which) for which in (KEPT, REMOVED)]
         return attempt.publish({"funnel": funnel, "outputs": files})
+
+
+def _reached(page: Page, recipe: Recipe) -> Measurements:
+    """Return the measurements of the steps that a document reaches, in their order."""
+    found: Measurements = {}
+    for step in recipe.steps:
+        if step.name in page.measurements:
+            found[step.name] = page.measurements[step.name]
+        if page.removed_by is not None and page.removed_by[0] == step.name and not recipe.measures_all:
+            break
+    return found
 
 
 def _removed(page: Page) -> dict[str, Any]:
