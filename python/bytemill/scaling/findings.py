@@ -91,10 +91,10 @@ class ScalingFindings:
         """Return the best vocabulary for a budget; None if the ledger has too few."""
         if self.vocabulary is None:
             return None
-        ledger = self.ledger
-        sizes = sorted({own.point.chain.vocab_size for own in ledger.outcomes})
-        densities = {size: ledger.bytes_per_token(size) for size in sizes}
-        return best_vocabulary(self.vocabulary, ledger.sweep, densities, flops)
+        densities: dict[int, float] = {}
+        for own in self.ledger.outcomes:
+            densities[own.point.chain.vocab_size] = own.n_bytes / own.n_tokens
+        return best_vocabulary(self.vocabulary, self.ledger.sweep, densities, flops)
 
     def lowest_by_vocabulary(self, flops: float) -> list[tuple[float, float]]:
         """Return (ids, lowest mean over seeds in bits per byte) of each vocabulary at a budget of the sweep."""
