@@ -26,8 +26,10 @@ if TYPE_CHECKING:
         UnknownTokenError,
     )
     from bytemill.formats.patterns import Pattern
+    from bytemill.tokenizer.surgery.extension import add_words
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training import counts
+    from bytemill.training.extension import extend, extend_from_iterator
     from bytemill.training.pipeline import (
         TrainingProgress,
         TrainingReport,
@@ -57,11 +59,14 @@ __all__ = [
     "UnknownTokenError",
     "WordTokenizer",
     "__version__",
+    "add_words",
     "compare",
     "compression_ratio",
     "counts",
     "datasets",
     "encode_corpus",
+    "extend",
+    "extend_from_iterator",
     "train",
     "train_bpe",
     "train_from_iterator",
@@ -87,10 +92,13 @@ _NAMES = {
     "bytemill.formats.patterns": ("Pattern",),
     "bytemill.data": ("encode_corpus",),
     "bytemill.tokenizer.tokenizer": ("Tokenizer",),
+    "bytemill.tokenizer.surgery.extension": ("add_words",),
     "bytemill.training": (
         "TrainingProgress",
         "TrainingReport",
         "TrainingStoppedEarly",
+        "extend",
+        "extend_from_iterator",
         "train",
         "train_bpe",
         "train_from_iterator",
