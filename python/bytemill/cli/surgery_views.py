@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bytemill.cli import output
 from bytemill.cli.tokenizer_views import corpus_fields, training_notes
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.tokenizer.surgery.extension import WordTokens
+    from bytemill.tokenizer.surgery.lint import Lint
+    from bytemill.tokenizer.surgery.trimming import Trimmed
     from bytemill.tokenizer.tokenizer import Tokenizer
 
 _N_SHOWN = 12
+_N_EXAMPLES = 3
 
 
 def write_extension(
@@ -87,4 +90,58 @@ def _ranges(ids: Sequence[int]) -> str:
     return ", ".join(shown_ranges + more)
 
 
-Json = dict[str, Any]
+def write_trimming(
+    before: Tokenizer, trimmed: Trimmed, n_uses: int | None, file: Path, map_file: Path, *, as_json: bool
+) -> None:
+    """Print what was removed from a tokenizer. `n_uses` is the number of tokens in the text."""
+    after = trimmed.tokenizer
+    if as_json:
+        output.write_json(
+            {
+                "output": shown(file),
+                "id_map": shown(map_file),
+                "n_vocab": after.n_vocab,
+                "n_removed": len(trimmed.removed),
+                "fingerprint": after.fingerprint,
+                "n_tokens_in_text": n_uses,
+                "n_uses_removed": trimmed.n_uses_removed,
+            }
+        )
+        return
+    output.write_line(
+        f"{output.styled(shown(file), '1')}: {plural(len(after), 'token')} of {len(before):,}, "
+        f"{len(trimmed.removed):,} removed"
+    )
+    output.write_line()
+    fields = [("id map", shown(map_file))]
+    if n_uses is not None and trimmed.n_uses_removed is not None:
+        share = trimmed.n_uses_removed / n_uses if n_uses else 0.0
+        fields.append(
+            ("removed in the text", f"{trimmed.n_uses_removed:,} of {plural(n_uses, 'token')} ({share:.2%})")
+        )
+    output.write_fields(fields)
+    if trimmed.removed:
+        last = " ".join(show_token(token) for token in trimmed.removed[: -_N_SHOWN - 1 : -1])
+        output.write_line(f"\n  removed last: {last}")
+    output.write_line(f'\nSee it: bytemill tokenizer inspect {shlex.quote(shown(file))} "Some text"')
+
+
+def write_lint(found: Lint, file: Path, *, as_json: bool, quiet: bool) -> None:
+    """Print the findings about a vocabulary."""
+    if as_json:
+        output.write_json({"tokenizer": shown(file), **found.to_dict()})
+        return
+    for finding in found.findings:
+        if quiet and finding.level != "error":
+            continue
+        number = f"{len(finding.examples):,} " if finding.examples else ""
+        output.write_line(f"{output.styled(finding.level, '1')} {finding.rule}: {number}{finding.message}")
+        for example in finding.examples[:_N_EXAMPLES]:
+            output.write_line(f"    {example}")
+        if len(finding.examples) > _N_EXAMPLES:
+            output.write_line(f"    and {len(finding.examples) - _N_EXAMPLES:,} more (--json lists all)")
+    if not quiet:
+        output.write_line(
+            f"{shown(file)}: {plural(found.n_tokens, 'token')}, {plural(found.count('error'), 'error')}, "
+            f"{plural(found.count('warning'), 'warning')}"
+        )

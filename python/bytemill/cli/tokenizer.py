@@ -485,6 +485,28 @@ app.command(
 )
 
 
+app.command(
+    tokenizer_surgery.trim,
+    sort_key=10,
+    usage="Usage: bytemill tokenizer trim TOKENIZER [INPUTS...] --vocab-size INT [OPTIONS]",
+    help_epilogue="""Examples:
+  bytemill tokenizer trim o200k_base 'german/*.txt' -n 64k -o german.json
+  bytemill tokenizer trim llama3 web.jsonl --min-count 10
+  bytemill tokenizer trim tokenizer.json --keep words.txt""",
+)
+
+
+app.command(
+    tokenizer_surgery.lint,
+    sort_key=11,
+    usage="Usage: bytemill tokenizer lint TOKENIZER [INPUTS...] [OPTIONS]",
+    help_epilogue="""Examples:
+  bytemill tokenizer lint tokenizer.json
+  bytemill tokenizer lint cl100k_base 'web/*.txt' --html lint.html
+  bytemill tokenizer lint tokenizer.json --strict --json""",
+)
+
+
 @app.command(
     sort_key=12,
     help_epilogue="""Examples:
