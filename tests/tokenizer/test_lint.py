@@ -48,7 +48,7 @@ def tokens_of(tok: Tokenizer, rule: str) -> list[bytes]:
 
 def test_a_trained_vocabulary_has_no_errors() -> None:
     text = "The low lower lowest, slower and slowest; newest widest." * 3
-    tok = bytemill.train_from_iterator([text], 320, [END])
+    tok = bytemill.train_from_iterator([text], 280, [END])
     found = lint(tok)
     assert found.count("error") == 0
     assert {finding.rule for finding in found.findings} <= {"size"}
@@ -104,7 +104,7 @@ def test_junk_is_named(rule: str, broken: bytes, fine: bytes) -> None:
 
 
 def test_tokens_that_the_pattern_divides_are_found() -> None:
-    assert tokens_of(with_tokens(b"a b"), "divided-by-pattern") == [b"a b"]
+    assert tokens_of(with_tokens(b"a b"), "divided-by-pattern") == [b"a ", b"a b"]
     assert tokens_of(with_tokens(b" b"), "divided-by-pattern") == []
 
 
@@ -142,9 +142,11 @@ def test_published_vocabularies_have_the_junk_that_is_known(shared_data: Path) -
     repeated = [each.token for each in found["repeated-character"].examples]
     assert b"ab" not in repeated
     assert b"-" * 64 in repeated
-    assert len(found["partial-character"].examples) == sum(
-        len(token) > 1 and "\ufffd" in token.decode("utf-8", "replace") for token in tok.vocab.values()
-    )
+    partial = {each.token for each in found["partial-character"].examples}
+    for token in tok.vocab.values():
+        # Some tokens of the vocabulary are the replacement character itself.
+        has_replaced = "\ufffd" in token.decode("utf-8", "replace") and b"\xef\xbf\xbd" not in token
+        assert (token in partial) == (has_replaced and len(token) > 1) or b"\xef\xbf\xbd" in token
 
 
 def test_the_page_has_every_finding() -> None:

@@ -31,8 +31,9 @@ def lint(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any] | None = Non
 
     >>> import bytemill
     >>> tok = bytemill.train_from_iterator(["low " + "a" * 32], 262, [])
-    >>> [(finding.rule, finding.level, str(finding.examples[0])) for finding in lint(tok).findings][:1]
-    [('repeated-character', 'warning', "259 'aaaaaaaaaaaaaaaa' (16 of 1 character)")]
+    >>> finding = lint(tok).findings[0]
+    >>> finding.rule, finding.level, str(finding.examples[0])
+    ('repeated-character', 'warning', "259 'aaaaaaaaaaaaaaaa' (16 of 1 character)")
     """
     spec = check_byte_level(tokenizer, "lint")
     uses = None if counts is None else np.asarray(counts, dtype=np.int64)
