@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import lm_evaluate, lm_interchange, lm_quantize, options, output
+from bytemill.cli import lm_adapt, lm_evaluate, lm_interchange, lm_quantize, options, output
 from bytemill.cli.app import HELP_ALL
 from bytemill.cli.failures import interruptible
 from bytemill.cli.lm_config import SettingOptions, TuneOptions, resolve_options
@@ -631,6 +631,14 @@ app.command(
   bytemill lm prune mine -o sparse --sparsity 2:4
   bytemill lm train --init-from sparse --training.keep-zeros \\
     --data.train shards --run.folder sparse-trained""",
+)
+app.command(
+    lm_adapt.adapt,
+    sort_key=8,
+    help_epilogue="""Examples:
+  bytemill lm adapt runs/mine --tokenizer extended.json -o mine-extended
+  bytemill lm adapt gpt2 --tokenizer small.json -o small --text held-out.txt
+  bytemill lm train --init-from mine-extended --data.train shards""",
 )
 app.command(
     lm_quantize.quantize,
