@@ -26,8 +26,12 @@ if TYPE_CHECKING:
         UnknownTokenError,
     )
     from bytemill.formats.patterns import Pattern
+    from bytemill.tokenizer.surgery.extension import add_words
+    from bytemill.tokenizer.surgery.lint import lint
+    from bytemill.tokenizer.surgery.trimming import trim
     from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training import counts
+    from bytemill.training.extension import extend, extend_from_iterator
     from bytemill.training.pipeline import (
         TrainingProgress,
         TrainingReport,
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
         train_bpe,
         train_from_iterator,
     )
+    from bytemill.training.usage import count_tokens
 
 __all__ = [
     "ByteTokenizer",
@@ -57,14 +62,20 @@ __all__ = [
     "UnknownTokenError",
     "WordTokenizer",
     "__version__",
+    "add_words",
     "compare",
     "compression_ratio",
+    "count_tokens",
     "counts",
     "datasets",
     "encode_corpus",
+    "extend",
+    "extend_from_iterator",
+    "lint",
     "train",
     "train_bpe",
     "train_from_iterator",
+    "trim",
 ]
 
 _NAMES = {
@@ -87,10 +98,16 @@ _NAMES = {
     "bytemill.formats.patterns": ("Pattern",),
     "bytemill.data": ("encode_corpus",),
     "bytemill.tokenizer.tokenizer": ("Tokenizer",),
+    "bytemill.tokenizer.surgery.extension": ("add_words",),
+    "bytemill.tokenizer.surgery.lint": ("lint",),
+    "bytemill.tokenizer.surgery.trimming": ("trim",),
+    "bytemill.training.usage": ("count_tokens",),
     "bytemill.training": (
         "TrainingProgress",
         "TrainingReport",
         "TrainingStoppedEarly",
+        "extend",
+        "extend_from_iterator",
         "train",
         "train_bpe",
         "train_from_iterator",

@@ -656,6 +656,14 @@ class PretokenCounter:
 
         Counters with the same `seed` divide pre-tokens into the same partitions; it must not be predictable.
         """
+    @staticmethod
+    def of_encoder(
+        encoder: Encoder, num_threads: int | None, chunk_bytes: int | None, table_bytes: int | None = None
+    ) -> PretokenCounter:
+        """Return a counter of the pre-tokens that an encoder merges.
+
+        It has its pattern, its special tokens, in the order of their texts, with their rules, and its normalizer.
+        """
     def set_folder(self, folder: str) -> None:
         """Write full tables to this folder from now on."""
     def set_weight(self, weight: int) -> None:
@@ -763,8 +771,11 @@ class PretokenCounts:
         *,
         max_bytes: int | None = None,
         consume: bool = False,
+        base: Encoder | None = None,
     ) -> tuple[list[tuple[bytes, bytes]], list[int]]:
         """Return up to `n_merges` merges in order, and the count of each pair when it was merged.
+
+        With `base` they continue its merges: pre-tokens start as its tokens, and no merge makes a token that it has.
 
         There are fewer if no pair with at least `min_frequency` occurrences is left. With `consume` the counts are
         freed while learning, and memory stays below `max_bytes`, counts included. Raises KeyboardInterrupt.

@@ -1,13 +1,14 @@
 //! `PretokenCounter`: [`Counter`] for Python. What it returns, `PretokenCounts`, is in `training`, since merges are learned from it.
 
 use crate::convert;
+use crate::encoder::PyEncoder;
 use crate::signals::{CancellationCheck, to_python};
 use crate::training::PyPretokenCounts;
 use bytemill::Error;
 use bytemill::encode::cutter::Cutter;
 use bytemill::pretokenize::Pattern;
 use bytemill::special::SpecialTokens;
-use bytemill::train::count::{CHUNK_BYTES, Counter, Scale, Stay, visit_file, visit_range};
+use bytemill::train::count::{CHUNK_BYTES, Counter, Scale, Stay, random_seed, visit_file, visit_range};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -70,6 +71,27 @@ impl PyPretokenCounter {
             None => Counter::with_table_limit(pattern, &special_tokens, n_threads, chunk_bytes, table_bytes),
             Some(seed) => Counter::with_seed(pattern, &special_tokens, n_threads, chunk_bytes, table_bytes, seed),
         };
+        Ok(Self { counter: Some(counter.map_err(to_python)?) })
+    }
+
+    /// A counter of the pre-tokens that an encoder merges: with its pattern, special tokens, their rules and its normalizer.
+    #[staticmethod]
+    #[pyo3(signature = (encoder, num_threads, chunk_bytes, table_bytes = None))]
+    fn of_encoder(
+        encoder: &PyEncoder,
+        num_threads: Option<i64>,
+        chunk_bytes: Option<usize>,
+        table_bytes: Option<usize>,
+    ) -> PyResult<Self> {
+        let encoder = encoder.core();
+        let counter = Counter::with_special(
+            encoder.pattern().clone(),
+            encoder.special().clone().numbered(),
+            convert::threads(num_threads)?,
+            chunk_bytes.unwrap_or(CHUNK_BYTES),
+            table_bytes.unwrap_or(usize::MAX),
+            random_seed(),
+        );
         Ok(Self { counter: Some(counter.map_err(to_python)?) })
     }
 

@@ -1,13 +1,14 @@
 //! `PretokenCounts`.
 
 use crate::convert;
+use crate::encoder::PyEncoder;
 use crate::signals::{CancellationCheck, to_python};
 use bytemill::Error;
 use bytemill::sys::interrupt::no_interrupt;
 use bytemill::train::count::{
     Counted, Counts, Merged, Totals, read_counts, read_header, write_counts, write_partitions,
 };
-use bytemill::train::merges::{PretokenSource, Ties, learn, learn_from, learn_within};
+use bytemill::train::merges::{Base, PretokenSource, Ties, counts_bytes, learn, learn_from, learn_more, learn_within};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -208,7 +209,7 @@ impl PyPretokenCounts {
         Ok(all.into_iter().map(|(pretoken, count)| (PyBytes::new(py, &pretoken), count)).collect())
     }
 
-    #[pyo3(signature = (n_merges, ties, min_frequency, num_threads, progress, *, max_bytes = None, consume = false))]
+    #[pyo3(signature = (n_merges, ties, min_frequency, num_threads, progress, *, max_bytes = None, consume = false, base = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn learn_merges<'py>(
         &self,
@@ -220,6 +221,7 @@ impl PyPretokenCounts {
         progress: Option<Py<PyAny>>,
         max_bytes: Option<u64>,
         consume: bool,
+        base: Option<&PyEncoder>,
     ) -> PyResult<(Vec<PyMerge<'py>>, Vec<u64>)> {
         let n_threads = convert::threads(num_threads)?;
         let ties = match ties {
@@ -234,26 +236,47 @@ impl PyPretokenCounts {
         } else {
             None
         };
+        let base = base.map(|base| &**base.core());
+        let on_disk = || Error::Invalid("learning consumes counts on disk: pass consume=True".to_owned());
         let learned = py
-            .detach(|| match consumed {
-                Some(Counted::Memory(counts)) => {
+            .detach(|| match (consumed, base) {
+                (Some(Counted::Memory(counts)), None) => {
                     Ok(learn_within(counts, n_merges, ties, min_frequency, n_threads, max_bytes, interrupt))
                 }
-                Some(Counted::Disk(merged)) => {
+                (Some(Counted::Disk(merged)), None) => {
                     Ok(learn_from(OnDisk(merged), n_merges, ties, min_frequency, n_threads, max_bytes, interrupt))
                 }
-                None => self.with(|counted| match counted {
+                (None, None) => self.with(|counted| match counted {
                     Counted::Memory(counts) => learn(counts, n_merges, ties, min_frequency, n_threads, interrupt),
-                    Counted::Disk(_) => {
-                        Err(Error::Invalid("learning consumes counts on disk: pass consume=True".to_owned()))
+                    Counted::Disk(_) => Err(on_disk()),
+                }),
+                (Some(Counted::Memory(counts)), Some(base)) => {
+                    let max_bytes = max_bytes.map(|max_bytes| (max_bytes, counts_bytes(&counts)));
+                    Ok(learn_more(counts, base, n_merges, ties, min_frequency, n_threads, max_bytes, interrupt))
+                }
+                (Some(Counted::Disk(merged)), Some(base)) => {
+                    let max_bytes = max_bytes.map(|max_bytes| (max_bytes, 0));
+                    Ok(learn_more(OnDisk(merged), base, n_merges, ties, min_frequency, n_threads, max_bytes, interrupt))
+                }
+                (None, Some(base)) => self.with(|counted| match counted {
+                    Counted::Memory(counts) => {
+                        learn_more(counts, base, n_merges, ties, min_frequency, n_threads, None, interrupt)
                     }
+                    Counted::Disk(_) => Err(on_disk()),
                 }),
             })?
             .map_err(|error| check.raise(error))?;
-        let mut symbols: Vec<Bound<'py, PyBytes>> = (0..=255).map(|byte| PyBytes::new(py, &[byte])).collect();
+        let n_base = base.map_or(256, Base::n_symbols);
+        // The bytes of new symbols, and on demand those of others.
+        let mut symbols: Vec<Bound<'py, PyBytes>> = Vec::with_capacity(learned.len());
         let mut merges = Vec::with_capacity(learned.len());
         for merge in &learned {
-            let (left, right) = (symbols[merge.left as usize].clone(), symbols[merge.right as usize].clone());
+            let bytes_of = |symbol: u32| match ((symbol as usize).checked_sub(n_base), base) {
+                (Some(new), _) => symbols[new].clone(),
+                (None, Some(base)) => PyBytes::new(py, Base::symbol(base, symbol)),
+                (None, None) => PyBytes::new(py, &[symbol as u8]),
+            };
+            let (left, right) = (bytes_of(merge.left), bytes_of(merge.right));
             let joined = [left.as_bytes(), right.as_bytes()].concat();
             symbols.push(PyBytes::new(py, &joined));
             merges.push((left, right));

@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from bytemill.cli import lm_evaluate, lm_generate, lm_interchange, lm_plan, lm_quantize, lm_train
+from bytemill.cli import lm_adapt, lm_evaluate, lm_generate, lm_interchange, lm_plan, lm_quantize, lm_train
 from bytemill.cli.app import HELP_ALL
 
 app = App(
@@ -149,6 +149,14 @@ app.command(
   bytemill lm prune mine -o sparse --sparsity 2:4
   bytemill lm train --init-from sparse --training.keep-zeros \\
     --data.train shards --run.folder sparse-trained""",
+)
+app.command(
+    lm_adapt.adapt,
+    sort_key=8,
+    help_epilogue="""Examples:
+  bytemill lm adapt runs/mine --tokenizer extended.json -o mine-extended
+  bytemill lm adapt gpt2 --tokenizer small.json -o small --text held-out.txt
+  bytemill lm train --init-from mine-extended --data.train shards""",
 )
 app.command(
     lm_quantize.quantize,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
-from bytemill.cli import comparison, options, output
+from bytemill.cli import comparison, options, output, tokenizer_surgery
 from bytemill.cli.executor_options import ExecutorOptions
 from bytemill.cli.failures import interruptible
 from bytemill.cli.options import CorpusArguments
@@ -473,8 +473,42 @@ def verify(
         raise SystemExit(1)
 
 
-@app.command(
+app.command(
+    tokenizer_surgery.extend,
     sort_key=9,
+    usage="Usage: bytemill tokenizer extend TOKENIZER [INPUTS...] --add INT [OPTIONS]",
+    help_epilogue="""Examples:
+  bytemill tokenizer extend llama3 'medical/*.txt' --add 2k -o medical.json
+  bytemill tokenizer extend tokenizer.json --words drugs.txt
+  bytemill tokenizer extend llama3 web.jsonl --add 200 --reuse-reserved
+  bytemill tokenizer extend cl100k_base code.txt --add 1k -o code.tiktoken""",
+)
+
+
+app.command(
+    tokenizer_surgery.trim,
+    sort_key=10,
+    usage="Usage: bytemill tokenizer trim TOKENIZER [INPUTS...] --vocab-size INT [OPTIONS]",
+    help_epilogue="""Examples:
+  bytemill tokenizer trim o200k_base 'german/*.txt' -n 64k -o german.json
+  bytemill tokenizer trim llama3 web.jsonl --min-count 10
+  bytemill tokenizer trim tokenizer.json --keep words.txt""",
+)
+
+
+app.command(
+    tokenizer_surgery.lint,
+    sort_key=11,
+    usage="Usage: bytemill tokenizer lint TOKENIZER [INPUTS...] [OPTIONS]",
+    help_epilogue="""Examples:
+  bytemill tokenizer lint tokenizer.json
+  bytemill tokenizer lint cl100k_base 'web/*.txt' --html lint.html
+  bytemill tokenizer lint tokenizer.json --strict --json""",
+)
+
+
+@app.command(
+    sort_key=12,
     help_epilogue="""Examples:
   bytemill tokenizer push tokenizer.json me/my-tokenizer
   bytemill tokenizer push tokenizer.json me/my-tokenizer --private

@@ -349,12 +349,12 @@ def write_training(
                 **profile,
             }
         )
-    for note in _training_notes(report):
+    for note in training_notes(report):
         output.note(note, quiet=quiet)
     if not as_json and not quiet:
         output.write_line(f"{output.styled(shown(file), '1')}: {_vocabulary(tokenizer)}")
         output.write_line()
-        output.write_fields(_corpus_fields(report))
+        output.write_fields(corpus_fields(report))
         output.write_line()
         output.write_table(
             ("phase", "time", "peak memory"),
@@ -379,7 +379,8 @@ def _vocabulary(tokenizer: Tokenizer) -> str:
     return f"{plural(tokenizer.n_vocab, 'token')} ({', '.join(parts)})"
 
 
-def _corpus_fields(report: TrainingReport) -> list[tuple[str, str]]:
+def corpus_fields(report: TrainingReport) -> list[tuple[str, str]]:
+    """Return what a training has read, as names and values."""
     seconds = report.seconds
     fields = [
         ("text", format_bytes(report.n_bytes)),
@@ -417,7 +418,8 @@ def _spilled(report: TrainingReport) -> str:
     )
 
 
-def _training_notes(report: TrainingReport) -> list[str]:
+def training_notes(report: TrainingReport) -> list[str]:
+    """Return remarks about a training, a sentence each."""
     from bytemill.cli.summaries import corpus_notes
     from bytemill.corpus import CorpusCounts
 

@@ -113,7 +113,12 @@ def train(
 
 
 def learn_merges(
-    pretoken_counts: Mapping[bytes, int], n_merges: int, ties: Ties = "bytes", min_frequency: int = 1
+    pretoken_counts: Mapping[bytes, int],
+    n_merges: int,
+    ties: Ties = "bytes",
+    min_frequency: int = 1,
+    *,
+    base: Sequence[Pair] = (),
 ) -> tuple[list[Pair], list[int]]:
     """Learn merges from pre-token counts.
 
@@ -125,14 +130,19 @@ def learn_merges(
         n_merges: Largest number of merges.
         ties: Order of equally frequent pairs: see `TieBreak`.
         min_frequency: Smallest count of a pair that is merged.
+        base: Merges to continue: all pre-tokens are merged by them first.
 
     Returns:
         The merges in order, and the count of each pair when it was merged.
 
     >>> learn_merges({b"low": 5, b"lower": 2}, 2)
     ([(b'o', b'w'), (b'l', b'ow')], [7, 7])
+    >>> learn_merges({b"low": 5, b"lower": 2}, 1, base=[(b"o", b"w")])
+    ([(b'l', b'ow')], [7])
     """
     pretokens = [single_bytes(pretoken) for pretoken in pretoken_counts]
+    for pair in base:
+        pretokens = [merge_pair(tokens, pair) for tokens in pretokens]
     counts = list(pretoken_counts.values())
     pair_counts: Counter[Pair] = Counter()
     containing: defaultdict[Pair, set[int]] = defaultdict(set)
@@ -142,6 +152,8 @@ def learn_merges(
             containing[pair].add(index)
 
     tie_break = TieBreak(ties)
+    for pair in base:
+        tie_break.learn(pair)
     heap = [_Candidate(count, tie_break.preference(pair), pair) for pair, count in pair_counts.items()]
     heapq.heapify(heap)
 

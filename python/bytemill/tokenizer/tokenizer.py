@@ -1230,14 +1230,21 @@ class Tokenizer:
     @cached_property
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(self.core.canonical_form())
+        if (rules := self.text_rules) is not None:
+            digest.update(rules.encode())
+        return digest.hexdigest()
+
+    @property
+    def text_rules(self) -> str | None:
+        """Describe the normalizer and the matching rules of special tokens, for comparison; None without any."""
         normalizer = self.core.normalizer
         is_verbatim = self.characters is not None and self.characters.verbatim_symbols
         rules = special_rules(self.special_tokens, self.token_flags, normalizer, verbatim=is_verbatim)
-        if rules or normalizer:
-            # The form of the first released version, in which NFC was the only normalizer.
-            described = "NFC" if normalizer == (("NFC",),) else normalizer or None
-            digest.update(repr((described, sorted(rules.items()))).encode())
-        return digest.hexdigest()
+        if not (rules or normalizer):
+            return None
+        # The form of the first released version, in which NFC was the only normalizer.
+        described = "NFC" if normalizer == (("NFC",),) else normalizer or None
+        return repr((described, sorted(rules.items())))
 
     @property
     def name(self) -> str:

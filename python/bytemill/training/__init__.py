@@ -1,6 +1,7 @@
 """Tokenizer training: count pre-tokens, learn merges, build the tokenizer."""
 
 from bytemill.tokenizer.training_report import TrainingReport
+from bytemill.training.extension import extend, extend_from_iterator
 from bytemill.training.pipeline import (
     TrainingProgress,
     TrainingStoppedEarly,
@@ -13,6 +14,8 @@ __all__ = [
     "TrainingProgress",
     "TrainingReport",
     "TrainingStoppedEarly",
+    "extend",
+    "extend_from_iterator",
     "train",
     "train_bpe",
     "train_from_iterator",

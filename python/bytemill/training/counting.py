@@ -32,6 +32,7 @@ from bytemill.training.options import CHECKPOINT_SECONDS, SPECIAL_TOKENS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from bytemill.tokenizer.tokenizer import Tokenizer
     from bytemill.training.memory_budget import CountingPlan, MemoryBudget
     from bytemill.training.work_folder import WorkFolder
 
@@ -54,6 +55,13 @@ class CountingSettings:
     chunk_bytes: int | None = None
     budget: MemoryBudget | None = None
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    base: Tokenizer | None = None
+    """Count the pre-tokens that this tokenizer merges. Special tokens and pattern are its own."""
+
+    @property
+    def rules(self) -> str | None:
+        """What besides pattern and special tokens determines pre-tokens."""
+        return None if self.base is None else self.base.text_rules
 
 
 class CountingSession:
@@ -139,6 +147,7 @@ class CountingSession:
             reading=reading,
             corpus=self._identity,
             unit=self._unit,
+            rules=self._settings.rules,
         )
         return CountedCorpus(counts, info, notes=list(self._work.notes))
 
@@ -151,6 +160,10 @@ class CountingSession:
         num_threads = settings.num_threads if plan is None else plan.num_threads
         chunk_bytes = settings.chunk_bytes if plan is None else plan.chunk_bytes
         table_bytes = None if plan is None else plan.table_bytes
+        if settings.base is not None:
+            return PretokenCounter.of_encoder(
+                settings.base.own_core("counting"), num_threads, chunk_bytes, table_bytes
+            )
         return PretokenCounter(settings.pattern, self._special, num_threads, chunk_bytes, table_bytes)
 
     def _fingerprint(self) -> dict[str, Any]:
@@ -160,6 +173,7 @@ class CountingSession:
             "pattern": canonical_pattern(self._settings.pattern),
             "special_tokens": self._special,
             "unicode_version": UNICODE_VERSION,
+            **({} if self._settings.rules is None else {"rules": self._settings.rules}),
         }
 
     def _resume(self) -> None:

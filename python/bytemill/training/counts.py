@@ -56,6 +56,8 @@ class CountsInfo(Record):
     """Version of the Unicode character classes of the pattern."""
     unit: Text = "1"
     """The smallest mixture weight, as a fraction: what a count of 1 stands for."""
+    rules: Text | None = None
+    """Normalizer and rules of special tokens of the tokenizer whose pre-tokens were counted; None without any."""
 
     @property
     def n_special(self) -> int:
@@ -63,8 +65,9 @@ class CountsInfo(Record):
         return sum(self.special_tokens.values())
 
     def to_json(self) -> str:
-        """Serialize the header. It names the unit only if that is not 1."""
-        fields = {name: value for name, value in vars(self).items() if (name, value) != ("unit", "1")}
+        """Serialize the header. It names unit and rules only where they are not the defaults."""
+        defaults = (("unit", "1"), ("rules", None))
+        fields = {name: value for name, value in vars(self).items() if (name, value) not in defaults}
         return json.dumps(
             {**fields, "reading": vars(self.reading)},
             ensure_ascii=True,
@@ -227,7 +230,11 @@ def merge(
 
 
 def check_compatible(
-    path: str | os.PathLike[str], info: CountsInfo, pattern: str | None, special: Sequence[str]
+    path: str | os.PathLike[str],
+    info: CountsInfo,
+    pattern: str | None,
+    special: Sequence[str],
+    rules: str | None = None,
 ) -> None:
     """Raise `CorpusError` if counts cannot be used with this pattern and these special tokens.
 
@@ -243,6 +250,11 @@ def check_compatible(
         raise CorpusError(
             f"{path} was counted with the pattern {_shown(info.pattern)}, not {_shown(canonical_pattern(pattern))}",
             hint="use that pattern, or another file of counts",
+        )
+    if info.rules != rules:
+        raise CorpusError(
+            f"{path} was counted with another normalizer, or other rules of special tokens",
+            hint="count the corpus again with this tokenizer",
         )
     for token, n_times in info.special_tokens.items():
         if n_times and token not in special:
@@ -281,6 +293,11 @@ def _check_alike(names: list[str], infos: list[CountsInfo]) -> None:
             raise CorpusError(
                 f"{names[0]} was counted with the pattern {_shown(first.pattern)}, {name} with {_shown(info.pattern)}",
                 hint="count them with the same pattern",
+            )
+        if info.rules != first.rules:
+            raise CorpusError(
+                f"{names[0]} and {name} were counted with different normalizers or rules of special tokens",
+                hint="count them with the same tokenizer",
             )
         if info.unicode_version != first.unicode_version:
             raise CorpusError(

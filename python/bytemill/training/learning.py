@@ -57,13 +57,16 @@ def learn_merges(
     n_unique = counts.n_unique
     n_dropped, n_dropped_occurrences = counts.drop_below(options.min_pretoken_count)
     arguments = (options.n_merges, options.ties, options.min_frequency, options.num_threads, report)
+    base = None if options.base is None else options.base.own_core("learning more merges")
     if options.budget is None:
-        merges, merge_counts = counts.learn_merges(*arguments, consume=not keep_counts)
+        merges, merge_counts = counts.learn_merges(*arguments, consume=not keep_counts, base=base)
     else:
         release_freed_memory()
         max_bytes = options.budget.learning(counts.memory_bytes)
         try:
-            merges, merge_counts = counts.learn_merges(*arguments, max_bytes=max_bytes, consume=True)
+            merges, merge_counts = counts.learn_merges(
+                *arguments, max_bytes=max_bytes, consume=True, base=base
+            )
         except TokenizerError as error:
             if least := re.search(r"takes (\d+) bytes of memory at least", str(error)):
                 raise options.budget.too_little_to_learn(int(least[1])) from error

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import os
 
     from bytemill.formats.spec import Ties
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 _MAX_TOKENS = (1 << 21) - 1
 """Ordinary tokens that a vocabulary of the core can hold."""
@@ -53,6 +54,13 @@ class TrainingOptions:
     work_folder: Path | None
     """Folder of runs and checkpoints that a later call can find; None for a temporary one."""
     checkpoint_seconds: float
+    base: Tokenizer | None = None
+    """The tokenizer whose merges training continues."""
+
+    @property
+    def rules(self) -> str | None:
+        """What besides pattern and special tokens determines pre-tokens."""
+        return None if self.base is None else self.base.text_rules
 
 
 def training_options(
@@ -82,12 +90,12 @@ def training_options(
     expression = resolve_pattern(pattern)
     check_one_of("ties", ties, ("bytes", "huggingface"))
     check_one_of("special_ids", special_ids, ("last", "first"))
-    _check_int("min_frequency", min_frequency, 1, _MAX_COUNT)
-    _check_int("min_pretoken_count", min_pretoken_count, 1, _MAX_COUNT)
+    check_int("min_frequency", min_frequency, 1, _MAX_COUNT)
+    check_int("min_pretoken_count", min_pretoken_count, 1, _MAX_COUNT)
     if num_threads is not None:
-        _check_int("num_threads", num_threads, 1, _MAX_THREADS)
+        check_int("num_threads", num_threads, 1, _MAX_THREADS)
     if chunk_bytes is not None:
-        _check_int("chunk_bytes", chunk_bytes, 1, _MAX_CHUNK_BYTES)
+        check_int("chunk_bytes", chunk_bytes, 1, _MAX_CHUNK_BYTES)
     counts_path = None if counts is None else Path(counts)
     if work_folder is not None:
         work_path = Path(work_folder)
@@ -168,7 +176,8 @@ def _as_int(name: str, value: Any) -> int:
         raise TypeError(f"{name} must be an int, not {type(value).__name__} ({value!r:.40})") from None
 
 
-def _check_int(name: str, value: Any, smallest: int, largest: int) -> None:
+def check_int(name: str, value: Any, smallest: int, largest: int) -> None:
+    """Raise `TokenizerError` unless `value` is in a range, TypeError unless it is an integer."""
     number = _as_int(name, value)
     if not smallest <= number <= largest:
         bound = f"at least {smallest}" if number < smallest else f"at most {largest}"

@@ -83,13 +83,13 @@ class TrainingStoppedEarly(UserWarning):
 
 
 @dataclass(frozen=True)
-class _Texts:
+class Texts:
     """Texts to train on."""
 
     items: Iterable[str]
 
 
-_Source: TypeAlias = Corpus | _Texts | CountedCorpus | SavedCounts
+TrainingSource: TypeAlias = Corpus | Texts | CountedCorpus | SavedCounts
 
 
 def train(
@@ -228,7 +228,7 @@ def train_from_iterator(
         max_memory=max_memory,
         counts=counts,
     )
-    return _train(_Texts(texts), options, progress)
+    return _train(Texts(texts), options, progress)
 
 
 def train_bpe(
@@ -255,7 +255,17 @@ def train_bpe(
     return tokenizer.vocab, tokenizer.merges
 
 
-def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback | None) -> Tokenizer:
+def _train(source: TrainingSource, options: TrainingOptions, progress: ProgressCallback | None) -> Tokenizer:
+    return count_and_learn(source, options, progress, lambda learned: _spec(learned, options))
+
+
+def count_and_learn(
+    source: TrainingSource,
+    options: TrainingOptions,
+    progress: ProgressCallback | None,
+    spec_of: Callable[[LearnedMerges], TokenizerSpec],
+) -> Tokenizer:
+    """Count the pre-tokens of a source, learn merges and build the tokenizer that `spec_of` makes of them."""
     _check_documents(source, options.special_tokens)
     _check_outputs(source, options)
     clock = PhaseClock()
@@ -276,7 +286,7 @@ def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback
             is_kept = counted is source and not counted.counts.is_on_disk
             learned = learn_merges(counted.counts, options, report_learned, keep_counts=is_kept)
     with clock.phase("build"), profiling.phase("build"):
-        tokenizer = Tokenizer.from_spec(_spec(learned, options))
+        tokenizer = Tokenizer.from_spec(spec_of(learned))
     tokenizer.training_report = training_report(counted, learned, options, clock.phases)
     if tokenizer.training_report.stopped_early:
         often_enough = "any more" if options.min_frequency <= 1 else f"{options.min_frequency} times"
@@ -284,19 +294,19 @@ def _train(source: _Source, options: TrainingOptions, progress: ProgressCallback
             f"training ended after {len(learned.merges)} of {options.n_merges} merges: "
             f"no pair of tokens occurs {often_enough}; the vocabulary has {tokenizer.n_vocab} tokens",
             TrainingStoppedEarly,
-            stacklevel=3,
+            stacklevel=4,
         )
     return tokenizer
 
 
-def _check_documents(source: _Source, special_tokens: Sequence[str]) -> None:
+def _check_documents(source: TrainingSource, special_tokens: Sequence[str]) -> None:
     """Raise SpecialTokenError if text would be divided at a token that is trained on as text."""
     separator = source.options.separator if isinstance(source, Corpus) else None
     if separator is not None:
         check_separator(separator, special_tokens, more="; --special-token (special_tokens=) adds one")
 
 
-def _check_outputs(source: _Source, options: TrainingOptions) -> None:
+def _check_outputs(source: TrainingSource, options: TrainingOptions) -> None:
     """Raise OutputError if the counts or the checkpoints would replace what is read."""
     if isinstance(source, SavedCounts) and options.counts is not None:
         check_file_is_no_input(options.counts, source.input_files)
@@ -310,20 +320,20 @@ def _check_outputs(source: _Source, options: TrainingOptions) -> None:
 
 
 def _count(
-    source: _Source, options: TrainingOptions, work: WorkFolder, report: ReportCounted | None
+    source: TrainingSource, options: TrainingOptions, work: WorkFolder, report: ReportCounted | None
 ) -> CountedCorpus:
     """Return the counts of the source: existing ones, or counted now and saved if `options.counts` is set."""
     if isinstance(source, CountedCorpus):
-        check_compatible("the corpus", source.info, options.pattern, options.special_tokens)
+        check_compatible("the corpus", source.info, options.pattern, options.special_tokens, options.rules)
         return source
     if isinstance(source, SavedCounts):
         for name, _ in source.files:
-            check_compatible(name, read_info(name), options.pattern, options.special_tokens)
+            check_compatible(name, read_info(name), options.pattern, options.special_tokens, options.rules)
         plan = options.budget.counting(1, None, in_batches=False) if options.budget else None
         counted = merge(list(source.files), plan=plan, work=work)
     elif options.counts is not None and exists(options.counts):
         info = read_info(local_input(options.counts))
-        check_compatible(shown(options.counts), info, options.pattern, options.special_tokens)
+        check_compatible(shown(options.counts), info, options.pattern, options.special_tokens, options.rules)
         identity = corpus_identity(source) if isinstance(source, Corpus) else None
         check_same_corpus(shown(options.counts), info, identity)
         if options.work_folder == checkpoint_folder(
@@ -339,6 +349,7 @@ def _count(
             options.chunk_bytes,
             options.budget,
             options.checkpoint_seconds,
+            options.base,
         )
         if isinstance(source, Corpus):
             counted = count_corpus(source, settings, work, report)

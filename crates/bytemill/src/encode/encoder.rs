@@ -158,6 +158,19 @@ impl Encoder {
         Ok(found)
     }
 
+    /// Appends the symbols of a pre-token to `out`; for one that is looked up whole because no merges lead to it, any single
+    /// symbol.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a pre-token of 4 GiB, [`Error::Memory`].
+    pub fn symbols_of(&self, pretoken: &[u8], out: &mut Vec<u32>) -> Result<()> {
+        if self.unreachable_token(pretoken).is_some() {
+            out.push(0);
+            return Ok(());
+        }
+        self.merger.merge_into(&self.vocab, pretoken, &mut Vec::new(), out, |symbol| symbol, &no_interrupt)
+    }
+
     /// The id of a pre-token that is looked up whole because no merges lead to it.
     #[inline]
     pub(super) fn unreachable_token(&self, pretoken: &[u8]) -> Option<u32> {

@@ -84,6 +84,17 @@ impl SpecialTokens {
         Ok(Self { normalizer, ..self })
     }
 
+    /// The same tokens with the ids 0, 1, … in the order of their texts.
+    #[must_use]
+    pub fn numbered(mut self) -> Self {
+        let mut order: Vec<usize> = (0..self.tokens.len()).collect();
+        order.sort_unstable_by(|&one, &other| self.tokens[one].0.cmp(&self.tokens[other].0));
+        for (number, index) in (0..).zip(order) {
+            self.tokens[index].1 = number;
+        }
+        self
+    }
+
     /// The tokens that `chosen` accepts and the ordinary ones, with their rules.
     ///
     /// # Errors

@@ -105,8 +105,23 @@ impl Counter {
         table_bytes: usize,
         seed: u64,
     ) -> Result<Self> {
-        let n_special = special.iter().map(|_| AtomicU64::new(0)).collect();
         let special = SpecialTokens::new(special.iter().cloned().zip(0..).collect())?;
+        Self::with_special(pattern, special, n_threads, chunk_bytes, table_bytes, seed)
+    }
+
+    /// Like [`Counter::with_seed`], for special tokens with rules and a normalizer. Their ids are 0, 1, ….
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if no thread can be started.
+    pub fn with_special(
+        pattern: Pattern,
+        special: SpecialTokens,
+        n_threads: usize,
+        chunk_bytes: usize,
+        table_bytes: usize,
+        seed: u64,
+    ) -> Result<Self> {
+        let n_special = special.tokens().iter().map(|_| AtomicU64::new(0)).collect();
         let n_threads = n_threads.max(1);
         let shared = Arc::new(Shared {
             pattern,

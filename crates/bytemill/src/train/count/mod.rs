@@ -27,7 +27,7 @@ pub use counter::{CHUNK_BYTES, Counter, Totals};
 pub use counts::{Counts, Merged, Scale};
 pub use file::{VERSION, read_counts, read_header, visit_file, visit_range, write_counts, write_partitions};
 pub use finish::{Counted, Stay};
-pub use pretoken_counts::N_PARTITIONS;
+pub use pretoken_counts::{N_PARTITIONS, random_seed};
 pub use spill::SpillCost;
 
 /// Pre-tokens that are read, written or sorted between two interrupt checks.

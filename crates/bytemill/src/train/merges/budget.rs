@@ -56,9 +56,9 @@ fn fixed_bytes(n_slots: u64, slot_bytes: usize, n_groups: u64, n_merges: u64) ->
 }
 
 /// Smallest limit for pre-tokens with `n_slots` slots and `n_groups` different counts. While slots are built,
-/// `counts_bytes` are in use as well.
-pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, counts_bytes: u64) -> u64 {
-    let n_merges = n_slots.min(n_merges as u64);
+/// `counts_bytes` are in use as well. `n_base` is the number of merges that learning continues.
+pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, counts_bytes: u64, n_base: usize) -> u64 {
+    let n_merges = n_slots.min(n_merges as u64) + n_base as u64;
     let building = counts_bytes + BUILD_GROUP_BYTES * n_groups;
     let becomes_wide = n_merges + 256 > Narrow::MAX_SYMBOLS as u64;
     let widening = u64::from(becomes_wide) * n_slots * (size_of::<Wide>() - size_of::<Narrow>()) as u64;
@@ -68,20 +68,28 @@ pub fn least_bytes(n_slots: u64, n_groups: u64, n_merges: usize, counts_bytes: u
 /// The memory limit, or none.
 pub struct Budget {
     max_bytes: Option<u64>,
+    /// Merges to learn and those that learning continues.
     n_merges: u64,
     /// Bytes of the counts, which are part of the limit until the slots are built.
     counts_bytes: u64,
 }
 
 impl Budget {
-    /// Checks that `max_bytes` are at least `least` bytes.
-    pub fn new(max_bytes: Option<u64>, least: u64, n_slots: u64, n_merges: usize, counts_bytes: u64) -> Result<Self> {
+    /// Checks that `max_bytes` are at least `least` bytes. `n_base` is the number of merges that learning continues.
+    pub fn new(
+        max_bytes: Option<u64>,
+        least: u64,
+        n_slots: u64,
+        n_merges: usize,
+        counts_bytes: u64,
+        n_base: usize,
+    ) -> Result<Self> {
         if let Some(max_bytes) = max_bytes.filter(|&max_bytes| max_bytes < least) {
             return Err(Error::Invalid(format!(
                 "learning the merges takes {least} bytes of memory at least, but only {max_bytes} are available"
             )));
         }
-        Ok(Self { max_bytes, n_merges: n_slots.min(n_merges as u64), counts_bytes })
+        Ok(Self { max_bytes, n_merges: n_slots.min(n_merges as u64) + n_base as u64, counts_bytes })
     }
 
     /// Bytes that learning takes at most, roughly, beyond those in use once `sizes` are known: what the limit leaves if

@@ -13,6 +13,7 @@
 //! Occurrences are visited in order, so `a a a` becomes `c a` and never `a c`. A list may contain positions that no
 //! longer hold the pair; comparing the slots detects them.
 
+use super::base::Base;
 use super::budget::{Budget, Limits};
 use super::pairs::{PairMap, Queue, QueuedPair};
 use super::pretoken_slots::{Narrow, PretokenSlots, Slot, Wide};
@@ -52,7 +53,10 @@ pub(super) struct Settings {
     pub n_threads: usize,
 }
 
-pub struct Learner {
+pub struct Learner<'b> {
+    /// The vocabulary that learning continues.
+    base: Option<&'b dyn Base>,
+    n_base_symbols: usize,
     slots: PretokenSlots,
     symbols: Symbols,
     /// Slots that each symbol takes. Symbols from before the last compaction take one.
@@ -64,6 +68,8 @@ pub struct Learner {
     threshold: u64,
     /// True if the pairs have to be found again before the next merge.
     must_track: bool,
+    /// Number of symbols when pairs were tracked last.
+    n_when_tracked: usize,
     limits: Limits,
     pairs: Vec<Pair>,
     pair_of: PairMap<u32>,
@@ -99,9 +105,9 @@ struct Change {
 }
 
 impl Neighbours {
-    fn new(n_merges: usize) -> Self {
-        let mut changes = Vec::with_capacity(256 + n_merges);
-        changes.resize(256, Change::default());
+    fn new(n_symbols: usize, n_merges: usize) -> Self {
+        let mut changes = Vec::with_capacity(n_symbols + n_merges);
+        changes.resize(n_symbols, Change::default());
         Self { changes, ..Self::default() }
     }
 
@@ -118,14 +124,29 @@ impl Neighbours {
     }
 }
 
-impl Learner {
-    pub fn new(slots: PretokenSlots, settings: Settings, budget: Budget) -> Result<Self> {
-        let n_merges = check_n_merges(settings.n_merges.min(slots.n_slots()))?;
+impl<'b> Learner<'b> {
+    /// Pre-tokens start as bytes, or as the symbols of `base`.
+    pub fn new(
+        mut slots: PretokenSlots,
+        settings: Settings,
+        budget: Budget,
+        base: Option<&'b dyn Base>,
+        interrupt: Interrupt,
+    ) -> Result<Self> {
+        let n_symbols = base.map_or(256, Base::n_symbols);
+        let n_merges = settings.n_merges.min(slots.n_slots());
+        check_n_merges(n_symbols - 256 + n_merges)?;
         let mut symbols = Symbols::new();
-        symbols.reserve(n_merges);
-        let mut widths = Vec::with_capacity(256 + n_merges);
-        widths.resize(256, 1);
+        symbols.reserve(n_symbols - 256 + n_merges);
+        if let Some(base) = base {
+            (256..n_symbols as u32).for_each(|symbol| symbols.push(base.symbol(symbol)));
+            slots.segment(base, settings.n_threads, interrupt)?;
+        }
+        let mut widths = Vec::with_capacity(n_symbols + n_merges);
+        widths.resize(n_symbols, 1);
         Ok(Self {
+            base,
+            n_base_symbols: n_symbols,
             slots,
             symbols,
             widths,
@@ -133,13 +154,14 @@ impl Learner {
             budget,
             threshold: 0,
             must_track: true,
+            n_when_tracked: 0,
             limits: Limits::none(settings.n_threads),
             pairs: Vec::new(),
             pair_of: PairMap::with_capacity(0),
             positions: Vec::new(),
             queue: Queue::default(),
-            left: Neighbours::new(n_merges),
-            right: Neighbours::new(n_merges),
+            left: Neighbours::new(n_symbols, n_merges),
+            right: Neighbours::new(n_symbols, n_merges),
         })
     }
 
@@ -185,14 +207,14 @@ impl Learner {
     fn track(&mut self, interrupt: Interrupt, lowest: impl Fn(&PairCountBound) -> u64) -> Result<Option<Merge>> {
         self.forget_pairs();
         let n_threads = self.settings.n_threads;
-        let was_merged = self.symbols.len() > 256;
+        let was_merged = self.symbols.len() > self.n_base_symbols;
         if self.slots.is_wide() {
             self.slots.compact::<Wide>(None, n_threads, interrupt)?;
         } else if was_merged {
             self.slots.compact::<Narrow>(None, n_threads, interrupt)?;
-            if self.symbols.len() == Narrow::MAX_SYMBOLS {
-                self.slots.widen();
-            }
+        }
+        if !self.slots.is_wide() && self.symbols.len() == Narrow::MAX_SYMBOLS {
+            self.slots.widen();
         }
         self.widths.fill(1);
         if self.slots.is_wide() {
@@ -210,12 +232,15 @@ impl Learner {
         self.limits = self.budget.limits(&self.slots, &self.symbols, self.settings.n_threads);
         let bound = PairCountBound::new::<S>(&self.slots, self.limits, interrupt)?;
         let lowest = lowest(&bound);
+        // Without a merge since, the pairs above that threshold make tokens that exist.
+        let is_futile = |threshold: u64| self.n_when_tracked == self.symbols.len() && threshold >= self.threshold;
         // Merges may add as many positions again.
         let mut max_positions = self.limits.max_positions / 2;
         while let Some((threshold, n_positions)) = bound.lowest_threshold(lowest, max_positions) {
             match find_frequent::<S>(&self.slots, &bound, threshold, self.limits, interrupt)? {
                 // Memory does not suffice for the most frequent pair.
                 Some(frequent) if frequent.pairs.is_empty() && threshold > lowest => break,
+                Some(_) if is_futile(threshold) => break,
                 Some(frequent) => {
                     self.start_tracking(frequent);
                     return Ok(None);
@@ -238,11 +263,12 @@ impl Learner {
     /// Low-memory mode: merges the most frequent pair in a pass over all pre-tokens.
     fn merge_untracked<S: Slot>(&mut self, bound: &PairCountBound, interrupt: Interrupt) -> Result<Option<Merge>> {
         let Settings { ties, min_count, n_threads, .. } = self.settings;
-        let symbols = &self.symbols;
+        let (symbols, base) = (&self.symbols, self.base);
+        let is_new = |(left, right)| is_new_token(base, symbols, left, right);
         let precedes = |one: CountedPair, other: CountedPair| {
             one.1.cmp(&other.1).then_with(|| symbols.compare(ties, one.0, other.0)).is_gt()
         };
-        let best = most_frequent::<S>(&self.slots, bound, min_count, self.limits, precedes, interrupt)?;
+        let best = most_frequent::<S>(&self.slots, bound, min_count, self.limits, is_new, precedes, interrupt)?;
         let Some(((left, right), count)) = best else {
             (self.threshold, self.must_track) = (min_count, false);
             return Ok(None);
@@ -259,6 +285,7 @@ impl Learner {
         Frequent { threshold: self.threshold, pairs: self.pairs, pair_of: self.pair_of, positions: self.positions } =
             frequent;
         self.must_track = false;
+        self.n_when_tracked = self.symbols.len();
         if self.limits.is_limited() {
             self.pairs.reserve_exact(self.limits.max_pairs.saturating_sub(self.pairs.len()));
             self.positions.reserve_exact(self.limits.max_positions.saturating_sub(self.positions.len()));
@@ -286,9 +313,11 @@ impl Learner {
             let QueuedPair { count, pair } = self.queue.pop(|one, other| compare(pairs, symbols, ties, one, other))?;
             let current = self.pairs[pair as usize].count;
             if current == count {
-                return Some(pair as usize);
-            }
-            if current >= self.threshold {
+                let Pair { left, right, .. } = self.pairs[pair as usize];
+                if is_new_token(self.base, &self.symbols, left, right) {
+                    return Some(pair as usize);
+                }
+            } else if current >= self.threshold {
                 self.enqueue(pair);
             }
         }
@@ -427,6 +456,11 @@ impl Learner {
         self.enqueue(pair);
         pair
     }
+}
+
+/// False for a pair that makes a token which the vocabulary that learning continues has already.
+fn is_new_token(base: Option<&dyn Base>, symbols: &Symbols, left: u32, right: u32) -> bool {
+    base.is_none_or(|base| !base.has(&symbols.joined(left, right)))
 }
 
 /// Symbols are 32-bit numbers, of which a slot reserves some.

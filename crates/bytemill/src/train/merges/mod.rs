@@ -8,8 +8,10 @@
 //! 3. `learner`: the most frequent pair, one merge, and `apply_deltas` to the pair counts.
 //! 4. `track`: finding the frequent pairs and their positions.
 //! 5. `budget`: learning within a memory limit.
-//! 6. `symbols`, `pairs`: the data structures.
+//! 6. `base`: the vocabulary that learning continues.
+//! 7. `symbols`, `pairs`: the data structures.
 
+mod base;
 mod budget;
 mod learn;
 mod learner;
@@ -18,7 +20,8 @@ mod pretoken_slots;
 mod symbols;
 mod track;
 
-pub use learn::{learn, learn_from, learn_within, least_bytes_within};
+pub use base::Base;
+pub use learn::{counts_bytes, learn, learn_from, learn_more, learn_within, least_bytes_within};
 pub use learner::Merge;
 pub use pretoken_slots::PretokenSource;
 pub use symbols::Ties;

@@ -7,6 +7,7 @@
 //!
 //! [`PretokenSlots::compact`] gives every token one slot again and drops pre-tokens that have become one token.
 
+use super::base::Base;
 use crate::batch::parallel::map_parts;
 use crate::error::{Error, Result};
 use crate::sys::interrupt::{Interrupt, InterruptPeriod};
@@ -243,6 +244,33 @@ impl PretokenSlots {
     /// With `merge`, also merges the pair `[left, right]` into a new symbol `[_, _, merged]`. Tokens must then take one
     /// slot each already.
     pub fn compact<S: Slot>(&mut self, merge: Option<[u32; 3]>, n_threads: usize, interrupt: Interrupt) -> Result<()> {
+        self.rewrite::<S>(n_threads, interrupt, &|slots, group, out| {
+            Ok(match merge {
+                None => compact_pretokens(slots, group, out),
+                Some(merge) => merge_in_pretokens(slots, group, out, merge.map(S::first)),
+            })
+        })
+    }
+
+    /// Replaces bytes by the symbols of a vocabulary, one slot each, and drops pre-tokens of one symbol.
+    pub fn segment(&mut self, base: &dyn Base, n_threads: usize, interrupt: Interrupt) -> Result<()> {
+        if base.n_symbols() > Narrow::MAX_SYMBOLS {
+            self.widen();
+            self.rewrite::<Wide>(n_threads, interrupt, &|slots, group, out| segment_pretokens(slots, group, out, base))
+        } else {
+            self.rewrite::<Narrow>(n_threads, interrupt, &|slots, group, out| {
+                segment_pretokens(slots, group, out, base)
+            })
+        }
+    }
+
+    /// Rewrites the pre-tokens in place. `each` moves those of a range to an index that is not behind them, and returns the end.
+    fn rewrite<S: Slot>(
+        &mut self,
+        n_threads: usize,
+        interrupt: Interrupt,
+        each: &(dyn Fn(&mut [S], Range<usize>, usize) -> Result<usize> + Sync),
+    ) -> Result<()> {
         let parts = self.parts::<S>(n_threads);
         let (slots, groups) = self.slots_mut::<S>();
         let slices = split(slots, parts.iter().map(|part| part.end));
@@ -254,10 +282,7 @@ impl PretokenSlots {
             for (group, count) in groups.within(part.clone()) {
                 checks.advance(group.len())?;
                 let (start, group) = (out, group.start - part.start..group.end - part.start);
-                out = match merge {
-                    None => compact_pretokens(slots, group, out),
-                    Some(merge) => merge_in_pretokens(slots, group, out, merge.map(S::first)),
-                };
+                out = each(slots, group, out)?;
                 if out > start {
                     new_groups.push(start, count);
                 }
@@ -340,6 +365,33 @@ fn merge_in_pretokens<S: Slot>(slots: &mut [S], pretokens: Range<usize>, mut out
         out += 1;
     }
     without_single_token(start, out)
+}
+
+/// Moves pre-tokens of bytes to `out` as the symbols of `base`, and returns the end.
+fn segment_pretokens<S: Slot>(
+    slots: &mut [S],
+    pretokens: Range<usize>,
+    mut out: usize,
+    base: &dyn Base,
+) -> Result<usize> {
+    let (mut bytes, mut symbols) = (Vec::new(), Vec::new());
+    let mut at = pretokens.start;
+    while at < pretokens.end {
+        let start = at + 1;
+        at = (start..pretokens.end).find(|&at| slots[at] == S::SEPARATOR).unwrap_or(pretokens.end);
+        bytes.clear();
+        bytes.extend(slots[start..at].iter().map(|slot| slot.symbol() as u8));
+        symbols.clear();
+        base.segment(&bytes, &mut symbols)?;
+        if symbols.len() > 1 {
+            slots[out] = S::SEPARATOR;
+            for (slot, &symbol) in slots[out + 1..].iter_mut().zip(&symbols) {
+                *slot = S::first(symbol);
+            }
+            out += 1 + symbols.len();
+        }
+    }
+    Ok(out)
 }
 
 /// The end of the output if its last pre-token, `start..out`, is dropped when it is a separator and one token.

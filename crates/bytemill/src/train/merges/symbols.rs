@@ -52,6 +52,17 @@ impl Symbols {
         (self.ends.len() - 1) as u32
     }
 
+    /// Adds a symbol with its bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The bytes of two symbols.
+    pub fn joined(&self, left: u32, right: u32) -> Vec<u8> {
+        [self.bytes_of(left), self.bytes_of(right)].concat()
+    }
+
     #[inline]
     fn range(&self, symbol: u32) -> (usize, usize) {
         let symbol = symbol as usize;

@@ -332,6 +332,7 @@ pub fn most_frequent<S: Slot>(
     bound: &PairCountBound,
     min_count: u64,
     limits: Limits,
+    is_allowed: impl Fn((u32, u32)) -> bool,
     precedes: impl Fn(CountedPair, CountedPair) -> bool,
     interrupt: Interrupt,
 ) -> Result<Option<CountedPair>> {
@@ -347,7 +348,7 @@ pub fn most_frequent<S: Slot>(
                 (share, n_shares) = (0, 2 * n_shares);
                 continue;
             };
-            best = best_of(best, &counts, &precedes);
+            best = best_of(best, &counts, &is_allowed, &precedes);
             share += 1;
         }
         let best_count = best.map_or(0, |(_, count)| count);
@@ -362,6 +363,7 @@ pub fn most_frequent<S: Slot>(
 fn best_of(
     mut best: Option<CountedPair>,
     parts: &[PairMap<u64>],
+    is_allowed: &impl Fn((u32, u32)) -> bool,
     precedes: &impl Fn(CountedPair, CountedPair) -> bool,
 ) -> Option<CountedPair> {
     for (index, part) in parts.iter().enumerate() {
@@ -371,7 +373,7 @@ fn best_of(
             }
             let count = parts[index..].iter().filter_map(|part| part.get(left, right)).sum();
             let counted = ((left, right), count);
-            if best.is_none_or(|best| precedes(counted, best)) {
+            if best.is_none_or(|best| precedes(counted, best)) && is_allowed((left, right)) {
                 best = Some(counted);
             }
         }

@@ -86,7 +86,7 @@ struct Listed(Vec<(Vec<u8>, u64)>);
 impl Listed {
     fn least_bytes(&self, n_merges: usize) -> u64 {
         let sizes = Sizes::of(&mut Self(self.0.clone()), &no_interrupt).unwrap();
-        least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0)
+        least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_merges, 0, 0)
     }
 }
 
@@ -97,8 +97,99 @@ impl PretokenSource for Listed {
     }
 }
 
+/// The first merges of a training as a vocabulary. It has the tokens `taken` too, which no merge makes.
+struct Learned {
+    merges: Vec<Merge>,
+    symbols: Vec<Vec<u8>>,
+    taken: Vec<Vec<u8>>,
+}
+
+impl Learned {
+    fn new(merges: Vec<Merge>, taken: Vec<Vec<u8>>) -> Self {
+        let mut symbols: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+        for merge in &merges {
+            symbols.push([symbols[merge.left as usize].clone(), symbols[merge.right as usize].clone()].concat());
+        }
+        Self { merges, symbols, taken }
+    }
+}
+
+impl Base for Learned {
+    fn n_symbols(&self) -> usize {
+        self.symbols.len()
+    }
+
+    fn symbol(&self, symbol: u32) -> &[u8] {
+        &self.symbols[symbol as usize]
+    }
+
+    fn segment(&self, pretoken: &[u8], out: &mut Vec<u32>) -> Result<()> {
+        let mut symbols: Vec<u32> = pretoken.iter().map(|&byte| u32::from(byte)).collect();
+        for (merge, merged) in self.merges.iter().zip(256..) {
+            let mut at = 0;
+            while at + 1 < symbols.len() {
+                if symbols[at] == merge.left && symbols[at + 1] == merge.right {
+                    symbols.splice(at..at + 2, [merged]);
+                }
+                at += 1;
+            }
+        }
+        out.extend(symbols);
+        Ok(())
+    }
+
+    fn has(&self, token: &[u8]) -> bool {
+        self.taken.iter().any(|taken| taken == token)
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn learning_more_continues_where_learning_ended(
+        pretokens in pretokens(),
+        n_first in 0usize..80,
+        n_more in 0usize..40,
+        more_bytes in prop_oneof![Just(None), (0u64..20_000).prop_map(Some)],
+        ties in prop::sample::select(vec![Ties::Bytes, Ties::HuggingFace]),
+        min_count in 1u64..4,
+        n_threads in 1usize..4,
+    ) {
+        let expected = learn_reference(&pretokens, n_first + n_more, ties, min_count);
+        let counts = counts_of(&pretokens);
+        let first = learn(&counts, n_first, ties, min_count, n_threads, |_| Ok(())).unwrap();
+        let base = Learned::new(first.clone(), Vec::new());
+        let source = Listed(pretokens);
+        let sizes = Sizes::of(&mut Listed(source.0.clone()), &no_interrupt).unwrap();
+        let least = least_bytes(sizes.n_slots(), sizes.n_groups() as u64, n_more, 0, first.len());
+        let max_bytes = more_bytes.map(|more| (least + more, 0));
+        let more = learn_more(source, &base, n_more, ties, min_count, n_threads, max_bytes, |_| Ok(())).unwrap();
+        let all: Vec<Merge> = first.into_iter().chain(more).collect();
+        prop_assert_eq!(byte_strings(&all), expected);
+    }
+
+    #[test]
+    fn no_merge_makes_a_token_that_the_vocabulary_has(
+        pretokens in pretokens(),
+        n_merges in 1usize..30,
+        nth in 0usize..10,
+        more_bytes in prop_oneof![Just(None), (0u64..5_000).prop_map(Some)],
+    ) {
+        let counts = counts_of(&pretokens);
+        let free = byte_strings(&learn(&counts, n_merges, Ties::Bytes, 1, 1, |_| Ok(())).unwrap());
+        let taken: Vec<Vec<u8>> =
+            free.iter().skip(nth).take(1).map(|(left, right, _)| [&left[..], right].concat()).collect();
+        let base = Learned::new(Vec::new(), taken.clone());
+        let source = Listed(pretokens);
+        let least = source.least_bytes(n_merges);
+        let max_bytes = more_bytes.map(|more| (least + more, 0));
+        let learned = learn_more(source, &base, n_merges, Ties::Bytes, 1, 2, max_bytes, |_| Ok(())).unwrap();
+        let learned = byte_strings(&learned);
+        prop_assert!(learned.iter().all(|(left, right, _)| !taken.contains(&[&left[..], right].concat())));
+        let n_equal = nth.min(free.len()).min(learned.len());
+        prop_assert_eq!(&learned[..n_equal], &free[..n_equal]);
+    }
 
     #[test]
     fn merges_equal_the_reference(
@@ -147,9 +238,9 @@ proptest! {
         let counts = counts_of(&pretokens);
         let sizes = Sizes::of(&mut &counts, &no_interrupt).unwrap();
         let slots = PretokenSlots::new(&mut &counts, &sizes, &no_interrupt).unwrap();
-        let budget = Budget::new(None, 0, 0, 60, 0).unwrap();
+        let budget = Budget::new(None, 0, 0, 60, 0, 0).unwrap();
         let settings = Settings { n_merges: 60, ties, min_count, n_threads };
-        let mut learner = Learner::new(slots, settings, budget).unwrap();
+        let mut learner = Learner::new(slots, settings, budget, None, &no_interrupt).unwrap();
         let mut threshold = 20;
         learner.track_from(threshold, &no_interrupt).unwrap();
         let mut merges = Vec::new();
