@@ -8,12 +8,14 @@ use bytemill::sys::interrupt::no_interrupt;
 use bytemill::train::count::{
     Counted, Counts, Merged, Totals, read_counts, read_header, write_counts, write_partitions,
 };
-use bytemill::train::merges::{Base, PretokenSource, Ties, counts_bytes, learn, learn_from, learn_more, learn_within};
+use bytemill::train::merges::{
+    Base, PretokenSource, Ruled, Ties, counts_bytes, learn, learn_from, learn_more, learn_within,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Unique pre-tokens with their counts.
@@ -209,7 +211,7 @@ impl PyPretokenCounts {
         Ok(all.into_iter().map(|(pretoken, count)| (PyBytes::new(py, &pretoken), count)).collect())
     }
 
-    #[pyo3(signature = (n_merges, ties, min_frequency, num_threads, progress, *, max_bytes = None, consume = false, base = None))]
+    #[pyo3(signature = (n_merges, ties, min_frequency, num_threads, progress, *, max_bytes = None, consume = false, base = None, forbids = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn learn_merges<'py>(
         &self,
@@ -222,6 +224,7 @@ impl PyPretokenCounts {
         max_bytes: Option<u64>,
         consume: bool,
         base: Option<&PyEncoder>,
+        forbids: Option<Py<PyAny>>,
     ) -> PyResult<(Vec<PyMerge<'py>>, Vec<u64>)> {
         let n_threads = convert::threads(num_threads)?;
         let ties = match ties {
@@ -236,7 +239,21 @@ impl PyPretokenCounts {
         } else {
             None
         };
-        let base = base.map(|base| &**base.core());
+        let base = base.map(|base| &**base.core() as &dyn Base);
+        let failure = Mutex::new(None);
+        let is_forbidden = |token: &[u8]| {
+            Python::attach(|py| {
+                let asked =
+                    forbids.as_ref().map(|forbids| forbids.call1(py, (PyBytes::new(py, token),))?.is_truthy(py));
+                asked.unwrap_or(Ok(false)).unwrap_or_else(|error| {
+                    // Nothing is merged any more, and the first error is raised at the end.
+                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    true
+                })
+            })
+        };
+        let ruled = Ruled { base, forbids: &is_forbidden };
+        let base = if forbids.is_some() { Some(&ruled as &dyn Base) } else { base };
         let on_disk = || Error::Invalid("learning consumes counts on disk: pass consume=True".to_owned());
         let learned = py
             .detach(|| match (consumed, base) {
@@ -266,6 +283,9 @@ impl PyPretokenCounts {
                 }),
             })?
             .map_err(|error| check.raise(error))?;
+        if let Some(error) = failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error);
+        }
         let n_base = base.map_or(256, Base::n_symbols);
         // The bytes of new symbols, and on demand those of others.
         let mut symbols: Vec<Bound<'py, PyBytes>> = Vec::with_capacity(learned.len());
@@ -273,7 +293,7 @@ impl PyPretokenCounts {
         for merge in &learned {
             let bytes_of = |symbol: u32| match ((symbol as usize).checked_sub(n_base), base) {
                 (Some(new), _) => symbols[new].clone(),
-                (None, Some(base)) => PyBytes::new(py, Base::symbol(base, symbol)),
+                (None, Some(base)) => PyBytes::new(py, base.symbol(symbol)),
                 (None, None) => PyBytes::new(py, &[symbol as u8]),
             };
             let (left, right) = (bytes_of(merge.left), bytes_of(merge.right));

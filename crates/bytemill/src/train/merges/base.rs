@@ -22,8 +22,52 @@ pub trait Base: Sync {
     /// Those of encoding.
     fn segment(&self, pretoken: &[u8], out: &mut Vec<u32>) -> Result<()>;
 
-    /// True for a token of the vocabulary, special ones included.
-    fn has(&self, token: &[u8]) -> bool;
+    /// True for a token that no new merge may make: one of the vocabulary, special ones included, or one that is forbidden.
+    fn excludes(&self, token: &[u8]) -> bool;
+}
+
+/// The symbols of the 256 bytes.
+static BYTES: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        bytes[byte] = byte as u8;
+        byte += 1;
+    }
+    bytes
+};
+
+/// A vocabulary, or the 256 bytes, with a rule about the tokens that merges make.
+pub struct Ruled<'a> {
+    /// The vocabulary; `None` for the bytes alone.
+    pub base: Option<&'a dyn Base>,
+    /// True for a token that no merge may make.
+    pub forbids: &'a (dyn Fn(&[u8]) -> bool + Sync),
+}
+
+impl Base for Ruled<'_> {
+    fn n_symbols(&self) -> usize {
+        self.base.map_or(BYTES.len(), Base::n_symbols)
+    }
+
+    fn symbol(&self, symbol: u32) -> &[u8] {
+        match self.base {
+            Some(base) => base.symbol(symbol),
+            None => &BYTES[symbol as usize..][..1],
+        }
+    }
+
+    fn segment(&self, pretoken: &[u8], out: &mut Vec<u32>) -> Result<()> {
+        if let Some(base) = self.base {
+            return base.segment(pretoken, out);
+        }
+        out.extend(pretoken.iter().map(|&byte| u32::from(byte)));
+        Ok(())
+    }
+
+    fn excludes(&self, token: &[u8]) -> bool {
+        self.base.is_some_and(|base| base.excludes(token)) || (self.forbids)(token)
+    }
 }
 
 impl Base for Encoder {
@@ -39,7 +83,7 @@ impl Base for Encoder {
         self.symbols_of(pretoken, out)
     }
 
-    fn has(&self, token: &[u8]) -> bool {
+    fn excludes(&self, token: &[u8]) -> bool {
         self.vocab().id(token).is_some() || self.special().tokens().iter().any(|(text, _)| text.as_bytes() == token)
     }
 }

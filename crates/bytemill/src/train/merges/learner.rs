@@ -460,7 +460,7 @@ impl<'b> Learner<'b> {
 
 /// False for a pair that makes a token which the vocabulary that learning continues has already.
 fn is_new_token(base: Option<&dyn Base>, symbols: &Symbols, left: u32, right: u32) -> bool {
-    base.is_none_or(|base| !base.has(&symbols.joined(left, right)))
+    base.is_none_or(|base| !base.excludes(&symbols.joined(left, right)))
 }
 
 /// Symbols are 32-bit numbers, of which a slot reserves some.

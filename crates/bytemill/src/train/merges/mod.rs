@@ -20,7 +20,7 @@ mod pretoken_slots;
 mod symbols;
 mod track;
 
-pub use base::Base;
+pub use base::{Base, Ruled};
 pub use learn::{counts_bytes, learn, learn_from, learn_more, learn_within, least_bytes_within};
 pub use learner::Merge;
 pub use pretoken_slots::PretokenSource;

@@ -19,6 +19,17 @@ fn learn_reference(
     ties: Ties,
     min_count: u64,
 ) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+    learn_reference_with(pretokens, n_merges, ties, min_count, |_| false)
+}
+
+/// The same without merges whose token is forbidden.
+fn learn_reference_with(
+    pretokens: &[(Vec<u8>, u64)],
+    n_merges: usize,
+    ties: Ties,
+    min_count: u64,
+    forbids: impl Fn(&[u8]) -> bool,
+) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
     let mut pretokens: Vec<(Vec<Vec<u8>>, u64)> =
         pretokens.iter().map(|(pretoken, count)| (pretoken.iter().map(|&byte| vec![byte]).collect(), *count)).collect();
     let byte_order = huggingface_byte_order();
@@ -35,7 +46,9 @@ fn learn_reference(
             [byte] => byte_order[usize::from(*byte)] as usize,
             _ => 256 + made.iter().position(|known| known == symbol).unwrap(),
         };
-        let best = counts.into_iter().filter(|(_, count)| *count >= min_count).max_by(|(p, m), (q, n)| {
+        let is_allowed =
+            |((left, right), count): &((&[u8], &[u8]), u64)| *count >= min_count && !forbids(&[*left, *right].concat());
+        let best = counts.into_iter().filter(is_allowed).max_by(|(p, m), (q, n)| {
             m.cmp(n).then_with(|| match ties {
                 Ties::Bytes => p.cmp(q),
                 Ties::HuggingFace => (order(q.0), order(q.1)).cmp(&(order(p.0), order(p.1))),
@@ -138,7 +151,7 @@ impl Base for Learned {
         Ok(())
     }
 
-    fn has(&self, token: &[u8]) -> bool {
+    fn excludes(&self, token: &[u8]) -> bool {
         self.taken.iter().any(|taken| taken == token)
     }
 }
@@ -167,6 +180,26 @@ proptest! {
         let more = learn_more(source, &base, n_more, ties, min_count, n_threads, max_bytes, |_| Ok(())).unwrap();
         let all: Vec<Merge> = first.into_iter().chain(more).collect();
         prop_assert_eq!(byte_strings(&all), expected);
+    }
+
+    #[test]
+    fn no_merge_makes_a_forbidden_token(
+        pretokens in pretokens(),
+        n_merges in 0usize..60,
+        ties in prop::sample::select(vec![Ties::Bytes, Ties::HuggingFace]),
+        min_count in 1u64..4,
+        longest in 1usize..6,
+        letter in prop::sample::select(b"ab\x80 ".to_vec()),
+        more_bytes in prop_oneof![Just(None), (0u64..20_000).prop_map(Some)],
+    ) {
+        let forbids = |token: &[u8]| token.len() > longest || token.ends_with(&[letter, letter]);
+        let ruled = Ruled { base: None, forbids: &forbids };
+        let source = Listed(pretokens.clone());
+        let least = source.least_bytes(n_merges);
+        let max_bytes = more_bytes.map(|more| (least + more, 0));
+        let learned = learn_more(source, &ruled, n_merges, ties, min_count, 2, max_bytes, |_| Ok(())).unwrap();
+        let expected = learn_reference_with(&pretokens, n_merges, ties, min_count, forbids);
+        prop_assert_eq!(byte_strings(&learned), expected);
     }
 
     #[test]
