@@ -141,7 +141,9 @@ def curate(
         context = CurationContext(recipe, place.stage, place.target, corpus)
         job = _Job(executor, context, units, identity, corpus.source_names, progress)
         inputs = job.hashed_inputs([source.n_bytes or 0 for source in corpus.sources])
-        return place.finish(job.result(job.measured(), {}, inputs))
+        result = job.result(job.measured(), {}, inputs)
+        corpus.check_content()
+        return place.finish(result)
 
 
 def rethreshold(
