@@ -420,6 +420,9 @@ def test_inputs_that_hold_no_text_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_bytes(page("A", "b"))
     with pytest.raises(CurationError, match=r"page\.html holds web pages, and the recipe does not extract"):
         run([str(tmp_path / "page.html")], tmp_path / "clean", {"step": [{"use": "mask"}]})
+    write_archive(tmp_path / "crawl.gz", [("http://example.org/", page("A", "b"))])
+    with pytest.raises(CurationError, match=r"crawl\.gz holds web pages"):
+        run([str(tmp_path / "crawl.gz")], tmp_path / "clean", {"step": [{"use": "mask"}]})
 
 
 def test_weights_and_samples_of_archives_are_refused(inputs: list[str], tmp_path: Path) -> None:
