@@ -71,6 +71,7 @@ class Job:
             return attempt.publish({"inputs": found})["inputs"]
 
     def known_inputs(self) -> list[dict[str, Any]]:
+        """Return what `hashed_inputs` found in an earlier run."""
         known = self.context.stage.result(self._inputs_name())
         return [] if known is None else known["inputs"]
 

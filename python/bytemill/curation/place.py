@@ -37,6 +37,7 @@ class Place:
 
     @classmethod
     def of(cls, output: str | os.PathLike[str]) -> Place:
+        """Return the place of a path or URL."""
         url = url_of(output)
         if url is None:
             folder = Path(output).absolute()
@@ -49,6 +50,7 @@ class Place:
 
     @property
     def plan(self) -> Path | str:
+        """The file of the plan, or its URL."""
         if isinstance(self.target, StoreFolder):
             return f"{self.target}/{MEASURED}/{PLAN}"
         return self.target / MEASURED / PLAN
@@ -90,6 +92,7 @@ class Place:
         )
 
     def remove_result(self) -> None:
+        """Remove the result, so that the curation counts as unfinished."""
         if isinstance(self.target, StoreFolder):
             self.target.delete([RESULT])
         else:
