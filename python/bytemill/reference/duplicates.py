@@ -67,7 +67,8 @@ def words(text: str) -> Iterator[Word]:
     else:
         text, pattern = unicodedata.normalize("NFC", text), _word_pattern()
     for match in pattern.finditer(text):
-        yield Word("".join(map(_lower, match[0])), *match.span())
+        word = match[0].lower() if match[0].isascii() else "".join(map(_lower, match[0]))
+        yield Word(word, *match.span())
 
 
 def _lower(character: str) -> str:
