@@ -20,7 +20,8 @@ from bytemill.curation.recipe import Recipe
 from bytemill.curation.run import curate, rethreshold
 from bytemill.data.executors import open_executor
 from bytemill.data.executors.inline import InlineExecutor
-from bytemill.errors import ClusterError, CorpusError, CurationError
+from bytemill.errors import BytemillError, ClusterError, CorpusError, CurationError
+from bytemill.tokenizer import Tokenizer
 
 RECIPE: dict[str, Any] = {
     "step": [
@@ -307,12 +308,20 @@ def changed(**rules: str) -> dict[str, Any]:
     return recipe
 
 
+def without_removed(result: bytes) -> dict[str, Any]:
+    """A result without the hashes of removed documents, whose texts are those of the last step that measured them."""
+    document = json.loads(result)
+    document["outputs"] = [output for output in document["outputs"] if output["file"].startswith("kept")]
+    return document
+
+
 def test_thresholds_change_as_if_the_corpus_had_been_read_again(inputs: list[str], tmp_path: Path) -> None:
     # Without the step that cuts lines, whose result depends on what reaches it.
-    first = {"step": [RECIPE["step"][0], RECIPE["step"][1], RECIPE["step"][4]]}
+    first = {"step": [RECIPE["step"][number] for number in (0, 4, 1)]}
+    first["step"].append({"use": "mask", "name": "late", "urls": True})
     second = json.loads(json.dumps(first))
-    second["step"][1]["remove"] = {"short": "words < 40", "fair": "mean_word_length < 4"}
-    second["step"][2]["threshold"] = 0.9
+    second["step"][2]["remove"] = {"short": "words < 40", "fair": "mean_word_length < 4"}
+    second["step"][1]["threshold"] = 0.6
     run(inputs, tmp_path / "a", first)
     run(inputs, tmp_path / "b", second)
     before = contents(tmp_path / "a")
@@ -327,8 +336,9 @@ def test_thresholds_change_as_if_the_corpus_had_been_read_again(inputs: list[str
         assert rows(tmp_path / "a", "kept") == rows(tmp_path / "b", "kept")
         other = contents(tmp_path / "b")
         for name in now:
-            if name.startswith("kept") or name == "curation.json":
+            if name.startswith("kept"):
                 assert now[name] == other[name]
+        assert without_removed(now["curation.json"]) == without_removed(other["curation.json"])
         gone, expected = rows(tmp_path / "a", "removed"), rows(tmp_path / "b", "removed")
         assert [(row["id"], row["removed_by"]) for row in gone] == [
             (row["id"], row["removed_by"]) for row in expected
@@ -410,6 +420,20 @@ def test_inputs_that_hold_no_text_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_bytes(page("A", "b"))
     with pytest.raises(CurationError, match=r"page\.html holds web pages, and the recipe does not extract"):
         run([str(tmp_path / "page.html")], tmp_path / "clean", {"step": [{"use": "mask"}]})
+    write_archive(tmp_path / "crawl.gz", [("http://example.org/", page("A", "b"))])
+    with pytest.raises(CurationError, match=r"crawl\.gz holds web pages"):
+        run([str(tmp_path / "crawl.gz")], tmp_path / "clean", {"step": [{"use": "mask"}]})
+
+
+def test_weights_and_samples_of_archives_are_refused(inputs: list[str], tmp_path: Path) -> None:
+    recipe = Recipe.from_dict({"step": [{"use": "extract"}]})
+    with pytest.raises(CurationError, match="reads every document once"):
+        curate(InlineExecutor(), recipe, Corpus(inputs, weights={inputs[0]: 2}), tmp_path / "clean")
+    (tmp_path / "page.html").write_bytes(page("A", "b"))
+    with pytest.raises(CurationError, match=r"page\.html is an archive or a page"):
+        curate(InlineExecutor(), recipe, Corpus(tmp_path / "page.html", sample=0.5), tmp_path / "clean")
+    sampled = curate(InlineExecutor(), recipe, Corpus(inputs, sample=0.5), tmp_path / "clean")
+    assert 100 < sampled["funnel"]["documents"] < 200
 
 
 def test_a_damaged_archive_names_its_record(tmp_path: Path) -> None:
@@ -431,6 +455,16 @@ def test_near_duplicates_that_would_empty_an_input_stop_the_run(tmp_path: Path) 
         run([str(tmp_path / "copies.jsonl")], tmp_path / "clean", recipe())
     result = run([str(tmp_path / "copies.jsonl")], tmp_path / "other", recipe(max_removed=1.0))
     assert result["funnel"]["kept_documents"] == 1
+
+
+def test_near_duplicates_are_found_by_the_ids_of_a_tokenizer(inputs: list[str], tmp_path: Path) -> None:
+    Tokenizer({byte: bytes([byte]) for byte in range(256)}, []).save(tmp_path / "bytes.json")
+    step = {"use": "near", "tokenizer": str(tmp_path / "bytes.json"), "n": 20, "threshold": 0.7}
+    result = run(inputs, tmp_path / "clean", {"step": [step]})
+    assert 20 <= result["funnel"]["documents"] - result["funnel"]["kept_documents"] <= 30
+    assert set(result["identity"]["steps"]["near"]) == {"tokenizer"}
+    with pytest.raises(BytemillError, match="missing"):
+        run(inputs, tmp_path / "other", {"step": [{"use": "near", "tokenizer": "missing.json"}]})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="platform: resident memory is read from /proc")

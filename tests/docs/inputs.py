@@ -54,7 +54,9 @@ def write_crawl() -> None:
             pages.append(("text/html", page("Copy", f"{english[0]}\nCopied from elsewhere.")))
         records = [record(f"https://example.org/{number}/{n}", *each) for n, each in enumerate(pages)]
         Path("crawl").mkdir(exist_ok=True)
-        Path(f"crawl/{number}.warc.gz").write_bytes(b"".join(gzip.compress(each, mtime=0) for each in records))
+        Path(f"crawl/{number}.warc.gz").write_bytes(
+            b"".join(gzip.compress(each, mtime=0) for each in records)
+        )
 
 
 def articles(language: str) -> list[str]:

@@ -29,6 +29,7 @@ _STAGES = {
     "pack": "writing shards",
     "hash": "hashing the inputs",
     "curate": "measuring",
+    "check": "checking measurements",
     "write": "writing documents",
 }
 

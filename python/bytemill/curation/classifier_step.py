@@ -48,6 +48,7 @@ class Classifier:
 
     Settings: ClassVar = ClassifierSettings
     thresholds: ClassVar[frozenset[str]] = frozenset({"least", "most"})
+    files: ClassVar[tuple[str, ...]] = ("model",)
     measures: ClassVar[tuple[str, ...]] = ("score",)
 
     def __init__(self, settings: ClassifierSettings) -> None:

@@ -46,6 +46,7 @@ class Contamination:
 
     Settings: ClassVar = ContaminationSettings
     thresholds: ClassVar[frozenset[str]] = frozenset({"on_match"})
+    files: ClassVar[tuple[str, ...]] = ("items",)
     measures: ClassVar[tuple[str, ...]] = ("matches", "words", "items")
 
     def __init__(self, settings: ContaminationSettings) -> None:

@@ -111,6 +111,7 @@ class Language:
 
     Settings: ClassVar = LanguageSettings
     thresholds: ClassVar[frozenset[str]] = frozenset({"keep", "threshold", "line_share"})
+    files: ClassVar[tuple[str, ...]] = ("model",)
     measures: ClassVar[tuple[str, ...]] = ("label", "probability", "lines")
 
     def __init__(self, settings: LanguageSettings) -> None:

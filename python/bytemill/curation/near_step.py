@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from bytemill.curation.documents import packed
 from bytemill.curation.near import NearIndex, NearSettings, Sketches, sketch_batch
 from bytemill.errors import CurationError
+from bytemill.tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bytemill.curation.steps import Page, Part
+    from bytemill.tokenizer.tokenizer import Tokenizer
 
 _SKETCH_SIZE = 128
 
@@ -28,6 +31,8 @@ _SKETCH_SIZE = 128
 class NearStepSettings(NearSettings):
     """Settings of near duplicates in a recipe."""
 
+    tokenizer: str = ""
+    """Take the n-grams of the ids of this tokenizer, a file or a published name, not of words."""
     max_removed: float = 0.5
     """Greatest share of the documents of one input that may be removed; above it the run stops."""
 
@@ -43,9 +48,19 @@ class Near:
     def __init__(self, settings: NearStepSettings) -> None:
         self._settings = settings
 
+    @cached_property
+    def _tokenizer(self) -> Tokenizer | None:
+        return open_tokenizer(self._settings.tokenizer) if self._settings.tokenizer else None
+
+    @property
+    def identity(self) -> dict[str, str] | None:
+        """The content of the tokenizer. Raises TokenizerFileError if there is none."""
+        return None if self._tokenizer is None else {"tokenizer": self._tokenizer.fingerprint}
+
     def sketch(self, pages: Sequence[Page]) -> bytes:
         """See `CorpusStep`."""
-        found = sketch_batch(packed(page.text for page in pages), self._settings.n, num_threads=1)
+        batch = packed(page.text for page in pages)
+        found = sketch_batch(batch, self._settings.n, tokenizer=self._tokenizer, num_threads=1)
         head = {
             "ids": [page.id for page in pages],
             "sources": [page.source_number for page in pages],

@@ -69,11 +69,18 @@ class Recipe:
             raise CurationError(f"cannot read {path}: {error.strerror or error}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise CurationError(f"{path} is not TOML: {error}") from error
-        return cls.from_dict(table, str(path))
+        return cls.from_dict(table, str(path), Path(path).parent)
 
     @classmethod
-    def from_dict(cls, table: Mapping[str, Any], name: str = "the recipe") -> Recipe:
+    def from_dict(
+        cls, table: Mapping[str, Any], name: str = "the recipe", folder: Path | None = None
+    ) -> Recipe:
         """Make a recipe of the tables of a TOML file.
+
+        Args:
+            table: The tables.
+            name: Name of the file, for messages.
+            folder: The folder to which the names of files in it are relative; None for the current one.
 
         Raises:
             CurationError: A step or setting is wrong.
@@ -87,7 +94,7 @@ class Recipe:
             raise CurationError(f"{name} has no steps", hint='begin one with [[step]] and use = "rules"')
         steps: list[StepSpec] = []
         for number, each in enumerate(cast("list[Any]", tables), 1):
-            steps.append(_step(each, f"{name}, step {number}"))
+            steps.append(_step(each, f"{name}, step {number}", (folder or Path()).absolute()))
         recipe = cls(tuple(steps), measure == "all")
         recipe._check(name)
         return recipe
@@ -231,7 +238,7 @@ def _opened(use: str, settings: _Frozen) -> Step:
     return step_kind(use).load()(settings.settings)
 
 
-def _step(table: Any, where: str) -> StepSpec:
+def _step(table: Any, where: str, folder: Path) -> StepSpec:
     if not isinstance(table, dict):
         raise CurationError(f"{where} is not a table", hint="write [[step]]")
     given = dict(cast("dict[str, Any]", table))
@@ -245,7 +252,17 @@ def _step(table: Any, where: str) -> StepSpec:
     name = given.pop("name", use)
     if not isinstance(name, str) or not name.isidentifier():
         raise CurationError(f"{where}: the name is {name!r}", hint="use letters, digits and _")
-    return StepSpec(name, use, settings_of(kind.load().Settings, given, f"{where} ({use})"))
+    implementation = kind.load()
+    for setting in getattr(implementation, "files", ()):
+        # Workers may run in another folder.
+        match given.get(setting):
+            case str(path) if path:
+                given[setting] = str(folder / path)
+            case list():
+                given[setting] = [str(folder / str(path)) for path in cast("list[object]", given[setting])]
+            case _:
+                pass
+    return StepSpec(name, use, settings_of(implementation.Settings, given, f"{where} ({use})"))
 
 
 def settings_of(kind: type[Any], table: dict[str, Any], where: str) -> Any:

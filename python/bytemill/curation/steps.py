@@ -1,8 +1,8 @@
 """Steps of a recipe, and their registry.
 
 A step measures documents, and decides by what is measured alone, so that its thresholds can change later. A new step is
-one module with a class and one call of `register_step`. Steps for each document see batches of documents; steps for the
-corpus (`CorpusStep`) see all of them.
+one module with a class and one call of `register_step`; settings in its `files` are names of files. Steps for each
+document see batches of documents; steps for the corpus (`CorpusStep`) see all of them.
 """
 
 from __future__ import annotations

@@ -28,13 +28,13 @@ from bytemill.storage import StoreFolder
 from bytemill.system.atomic_files import make_folder, output_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from bytemill.corpus import Corpus
     from bytemill.corpus.documents import CorpusRange
     from bytemill.curation.recipe import Recipe
-    from bytemill.curation.steps import Page
+    from bytemill.curation.steps import Measurements, Page
     from bytemill.data.stage import Stage
 
 KEPT, REMOVED = "kept", "removed"
@@ -63,6 +63,8 @@ class CurationContext:
     target: Path | StoreFolder
     corpus: Corpus | None = None
     """None if the thresholds of a finished curation change."""
+    tick: Callable[[int], None] | None = None
+    """In this process: called with the bytes of the unit that are done."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,8 @@ def measure_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
             pages = _continued(context, item, item.part)
         with output_errors(sketch_path), sketch_path.open("wb") as sketches:
             for batch in batched(pages):
+                if recipe.steps[0].use != "extract":
+                    _check_texts(batch)
                 measure_pages(batch, steps, measures_all=recipe.measures_all)
                 for page in batch:
                     n_pages += 1
@@ -177,11 +181,22 @@ def measure_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
                     sketch = open_corpus_step(following).sketch(alive)
                     sketches.write(_LENGTH.pack(len(sketch)) + sketch)
                 writer.write(map(to_record, batch))
+                if context.tick is not None:
+                    context.tick(n_bytes if reader is None else reader.n_bytes_read)
         writer.close()
         record = {"n_pages": n_pages, "n_alive": n_alive, "n_bytes": n_bytes}
-        if reader is not None:
-            record["n_broken"] = reader.n_broken
+        record["n_broken"] = (item.part or {}).get("n_broken", 0) if reader is None else reader.n_broken
         return attempt.publish(record)
+
+
+def _check_texts(pages: Iterable[Page]) -> None:
+    """Check that documents are texts, whatever their files are called. Raises CurationError."""
+    for page in pages:
+        if page.payload is not None:
+            raise CurationError(
+                f"{page.source} holds web pages, and the recipe does not extract their text",
+                hint='begin the recipe with [[step]] and use = "extract"',
+            )
 
 
 def _continued(context: CurationContext, item: UnitItem, part: dict[str, Any]) -> Iterator[Page]:
@@ -203,6 +218,13 @@ def _continued(context: CurationContext, item: UnitItem, part: dict[str, Any]) -
         yield page
 
 
+def check_unit(context: CurationContext, item: UnitItem) -> None:
+    """Check that every document of a unit has what the steps decide by. Raises CurationError."""
+    assert item.part is not None  # noqa: S101
+    for page in with_decisions(context.stage, stored_pages(context.stage, item.part), item.decisions):
+        context.recipe.decide(page)
+
+
 def write_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
     """Write the documents of a unit that stay and those that go, and count them."""
     stage, recipe = context.stage, context.recipe
@@ -219,12 +241,24 @@ def write_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
             for batch in batched(pages):
                 for page in batch:
                     page.removed_by = recipe.decide(page)
+                    page.measurements = _reached(page, recipe)
                     failures = recipe.failures(page) if page.removed_by is not None else {}
                     count(funnel, page, failures, recipe)
                 kept.write(to_record(page) for page in batch if page.removed_by is None)
                 removed.write(_removed(page) for page in batch if page.removed_by is not None)
         files = [_publish(context.target, which, name, folder / which) for which in (KEPT, REMOVED)]
         return attempt.publish({"funnel": funnel, "outputs": files})
+
+
+def _reached(page: Page, recipe: Recipe) -> Measurements:
+    """Return the measurements of the steps that a document reaches, in their order."""
+    found: Measurements = {}
+    for step in recipe.steps:
+        if step.name in page.measurements:
+            found[step.name] = page.measurements[step.name]
+        if page.removed_by is not None and page.removed_by[0] == step.name and not recipe.measures_all:
+            break
+    return found
 
 
 def _removed(page: Page) -> dict[str, Any]:

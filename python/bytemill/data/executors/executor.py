@@ -114,7 +114,7 @@ class UnitProgress:
     """Progress of the tasks of one stage."""
 
     stage: str
-    """"count", "merge", "encode" or "pack"."""
+    """"count", "merge", "encode" or "pack"; of a curation "hash", "curate", "check" or "write"."""
     n_units: int
     n_done: int
     n_failed: int
