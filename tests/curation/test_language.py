@@ -56,8 +56,8 @@ def test_the_shares_of_lines_are_measured() -> None:
     text = f"{ENGLISH}\n{GERMAN}\n\n{ENGLISH}\n{ENGLISH}"
     values, removed = measured(text, keep=("en",), by_line=True, line_share=0.7, threshold=0.0)
     assert values["lines"] == pytest.approx({"en": 0.75, "de": 0.25}, abs=0.01)
-    assert removed == []
-    assert measured(text, keep=("en",), by_line=True, line_share=0.8, threshold=0.0)[1] == ["line_share"]
+    assert "line_share" not in removed
+    assert "line_share" in measured(text, keep=("en",), by_line=True, line_share=0.8, threshold=0.0)[1]
 
 
 def test_any_model_of_fasttext_is_read(tmp_path: Path) -> None:

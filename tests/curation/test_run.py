@@ -420,6 +420,20 @@ def test_inputs_that_hold_no_text_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_bytes(page("A", "b"))
     with pytest.raises(CurationError, match=r"page\.html holds web pages, and the recipe does not extract"):
         run([str(tmp_path / "page.html")], tmp_path / "clean", {"step": [{"use": "mask"}]})
+    write_archive(tmp_path / "crawl.gz", [("http://example.org/", page("A", "b"))])
+    with pytest.raises(CurationError, match=r"crawl\.gz holds web pages"):
+        run([str(tmp_path / "crawl.gz")], tmp_path / "clean", {"step": [{"use": "mask"}]})
+
+
+def test_weights_and_samples_of_archives_are_refused(inputs: list[str], tmp_path: Path) -> None:
+    recipe = Recipe.from_dict({"step": [{"use": "extract"}]})
+    with pytest.raises(CurationError, match="reads every document once"):
+        curate(InlineExecutor(), recipe, Corpus(inputs, weights={inputs[0]: 2}), tmp_path / "clean")
+    (tmp_path / "page.html").write_bytes(page("A", "b"))
+    with pytest.raises(CurationError, match=r"page\.html is an archive or a page"):
+        curate(InlineExecutor(), recipe, Corpus(tmp_path / "page.html", sample=0.5), tmp_path / "clean")
+    sampled = curate(InlineExecutor(), recipe, Corpus(inputs, sample=0.5), tmp_path / "clean")
+    assert 100 < sampled["funnel"]["documents"] < 200
 
 
 def test_a_damaged_archive_names_its_record(tmp_path: Path) -> None:

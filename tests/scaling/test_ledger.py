@@ -146,3 +146,12 @@ def test_the_cost_of_chains_does_not_depend_on_their_order(sweep_file: Path, tmp
     assert points.spent(some) == pytest.approx(points.spent(shuffled))
     assert points.spent(some) < sum(points.flops(point) for point in some)
     assert points.spent([*some, *some]) == points.spent(some)
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_ledger_of_one(sweep_file: Path, tmp_path: Path) -> None:
+    one, two = (Ledger(tmp_path / name, sweep=sweep_file) for name in ("one", "two"))
+    points = [one.points.point({"depth": depth, "tokens": n}) for depth in (1, 2, 3) for n in (640, 960)]
+    one.run(points, execute=InThisProcess())
+    assert two.run(points, n_jobs=2) == {}
+    assert one.file.read_bytes() == two.file.read_bytes()

@@ -345,5 +345,10 @@ def _show(
 
 app.command(data_convert.convert, sort_key=3, help_epilogue=data_convert.EXAMPLES)
 app.command(data_reencode.reencode, sort_key=4, help_epilogue=data_reencode.EXAMPLES)
-app.command(data_curate.curate, sort_key=6, help_epilogue=data_curate.EXAMPLES)
+app.command(
+    data_curate.curate,
+    sort_key=6,
+    usage="Usage: bytemill data curate [OPTIONS] RECIPE INPUTS... --output DIR",
+    help_epilogue=data_curate.EXAMPLES,
+)
 app.command(data_report.report, sort_key=8)

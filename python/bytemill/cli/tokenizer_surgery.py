@@ -34,7 +34,11 @@ def extend(
     ],
     add: Annotated[
         int | None,
-        Parameter(converter=options.count, help="Number of tokens to learn from INPUTS, such as 2000 or 2k."),
+        Parameter(
+            converter=options.count,
+            validator=Number(gte=1),
+            help="Number of tokens to learn from INPUTS, such as 2000 or 2k.",
+        ),
     ] = None,
     words: Annotated[
         Path | None,
@@ -108,10 +112,10 @@ def extend(
     from bytemill.training.extension import extend
     from bytemill.training.options import checkpoint_folder
 
-    if words is None and add is None:
-        raise CycloptsError("say what to add: --add N learns tokens from INPUTS, --words FILE names them")
     if add is None and (inputs or counts):
-        raise CycloptsError("how many tokens to learn from INPUTS? --add N")
+        raise CycloptsError("say how many tokens to learn from INPUTS: --add N")
+    if add is None and words is None:
+        raise CycloptsError("say what to add: --add N learns tokens from INPUTS, --words FILE names them")
     if add is not None and not inputs and not counts:
         raise CycloptsError("name INPUTS to learn from, or files of counts with --counts FILE")
     if inputs and len(counts) > 1:

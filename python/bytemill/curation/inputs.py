@@ -142,16 +142,25 @@ def check_inputs(corpus: Corpus, first_step: str) -> None:
         first_step: The kind of the first step.
 
     Raises:
-        CurationError: An input is a PDF file, or holds web pages and nothing extracts their text.
+        CurationError: An input is a PDF file, or holds web pages and nothing extracts their text; or documents have
+            weights, or web pages are to be sampled.
     """
+    if any(weight != 1 for weight in corpus.weights):
+        raise CurationError("a curation reads every document once", hint="leave out --weight (weights=)")
     for source in corpus.sources:
         name = source.name.lower()
         if name.endswith(".pdf"):
             raise CurationError(
                 f"{source.name} is a PDF document", hint="extract its text first (pdftotext), or leave it out"
             )
+        # WET files are archives of text.
         if first_step != "extract" and name.endswith((".html", ".htm", ".xhtml", ".warc", ".warc.gz")):
             raise CurationError(
                 f"{source.name} holds web pages, and the recipe does not extract their text",
                 hint='begin the recipe with [[step]] and use = "extract"',
+            )
+        if corpus.options.share < 1 and FileReader(source, corpus.options).format in _PAGES:
+            raise CurationError(
+                f"{source.name} is an archive or a page, of which no sample is taken",
+                hint="leave out --sample (sample=), or name fewer files",
             )

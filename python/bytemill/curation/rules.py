@@ -4,7 +4,7 @@ A rule names what it removes. The thresholds of a published set are replaced by 
 
 >>> rules = Rules(RulesSettings(sets=("gopher",), remove={"gopher.few_words": "words < 5"}))
 >>> rules.removed_by("Too short.")
-['gopher.few_words', 'gopher.few_stop_words']
+['gopher.few_words', 'gopher.not_alphabetic', 'gopher.few_stop_words']
 """
 
 from __future__ import annotations

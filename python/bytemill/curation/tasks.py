@@ -169,6 +169,8 @@ def measure_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
             pages = _continued(context, item, item.part)
         with output_errors(sketch_path), sketch_path.open("wb") as sketches:
             for batch in batched(pages):
+                if recipe.steps[0].use != "extract":
+                    _check_texts(batch)
                 measure_pages(batch, steps, measures_all=recipe.measures_all)
                 for page in batch:
                     n_pages += 1
@@ -185,6 +187,16 @@ def measure_unit(context: CurationContext, item: UnitItem) -> dict[str, Any]:
         record = {"n_pages": n_pages, "n_alive": n_alive, "n_bytes": n_bytes}
         record["n_broken"] = (item.part or {}).get("n_broken", 0) if reader is None else reader.n_broken
         return attempt.publish(record)
+
+
+def _check_texts(pages: Iterable[Page]) -> None:
+    """Check that documents are texts, whatever their files are called. Raises CurationError."""
+    for page in pages:
+        if page.payload is not None:
+            raise CurationError(
+                f"{page.source} holds web pages, and the recipe does not extract their text",
+                hint='begin the recipe with [[step]] and use = "extract"',
+            )
 
 
 def _continued(context: CurationContext, item: UnitItem, part: dict[str, Any]) -> Iterator[Page]:

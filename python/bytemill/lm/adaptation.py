@@ -1,4 +1,4 @@
-"""Move a model to another tokenizer: keep the rows of tokens that both have, and make others of those of their parts."""
+"""Move a model to another tokenizer: keep the rows of tokens that both have, and make the others of their parts."""
 
 from __future__ import annotations
 

@@ -91,19 +91,13 @@ impl<'w> Matrix<'w> {
 /// The code in the low four bits.
 #[inline(always)]
 pub(super) fn low(codes: u8) -> f32 {
-    less_8(u32::from(codes) & 15)
+    (i32::from(codes & 15) - 8) as f32
 }
 
 /// The code in the high four bits.
 #[inline(always)]
 pub(super) fn high(codes: u8) -> f32 {
-    less_8(u32::from(codes) >> 4)
-}
-
-/// `bits - 8` for four bits: those at the end of the mantissa of 2²³ are 2²³ + `bits`, without a conversion.
-#[inline(always)]
-fn less_8(bits: u32) -> f32 {
-    f32::from_bits(0x4b00_0000 | bits) - 8_388_616.0
+    (i32::from(codes >> 4) - 8) as f32
 }
 
 /// The value of the bits of a finite float16.

@@ -244,7 +244,7 @@ impl PretokenSlots {
     /// With `merge`, also merges the pair `[left, right]` into a new symbol `[_, _, merged]`. Tokens must then take one
     /// slot each already.
     pub fn compact<S: Slot>(&mut self, merge: Option<[u32; 3]>, n_threads: usize, interrupt: Interrupt) -> Result<()> {
-        self.rewrite::<S>(n_threads, interrupt, &|slots, group, out| {
+        self.rewrite::<S>(n_threads, interrupt, |slots, group, out| {
             Ok(match merge {
                 None => compact_pretokens(slots, group, out),
                 Some(merge) => merge_in_pretokens(slots, group, out, merge.map(S::first)),
@@ -256,11 +256,9 @@ impl PretokenSlots {
     pub fn segment(&mut self, base: &dyn Base, n_threads: usize, interrupt: Interrupt) -> Result<()> {
         if base.n_symbols() > Narrow::MAX_SYMBOLS {
             self.widen();
-            self.rewrite::<Wide>(n_threads, interrupt, &|slots, group, out| segment_pretokens(slots, group, out, base))
+            self.rewrite::<Wide>(n_threads, interrupt, |slots, group, out| segment_pretokens(slots, group, out, base))
         } else {
-            self.rewrite::<Narrow>(n_threads, interrupt, &|slots, group, out| {
-                segment_pretokens(slots, group, out, base)
-            })
+            self.rewrite::<Narrow>(n_threads, interrupt, |slots, group, out| segment_pretokens(slots, group, out, base))
         }
     }
 
@@ -269,7 +267,7 @@ impl PretokenSlots {
         &mut self,
         n_threads: usize,
         interrupt: Interrupt,
-        each: &(dyn Fn(&mut [S], Range<usize>, usize) -> Result<usize> + Sync),
+        each: impl Fn(&mut [S], Range<usize>, usize) -> Result<usize> + Sync,
     ) -> Result<()> {
         let parts = self.parts::<S>(n_threads);
         let (slots, groups) = self.slots_mut::<S>();
