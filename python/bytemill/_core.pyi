@@ -772,10 +772,12 @@ class PretokenCounts:
         max_bytes: int | None = None,
         consume: bool = False,
         base: Encoder | None = None,
+        forbids: Callable[[bytes], bool] | None = None,
     ) -> tuple[list[tuple[bytes, bytes]], list[int]]:
         """Return up to `n_merges` merges in order, and the count of each pair when it was merged.
 
-        With `base` they continue its merges: pre-tokens start as its tokens, and no merge makes a token that it has.
+        With `base` they continue its merges: pre-tokens start as its tokens, and no merge makes a token that it has,
+        or that `forbids`.
 
         There are fewer if no pair with at least `min_frequency` occurrences is left. With `consume` the counts are
         freed while learning, and memory stays below `max_bytes`, counts included. Raises KeyboardInterrupt.

@@ -57,15 +57,17 @@ def learn_merges(
     n_unique = counts.n_unique
     n_dropped, n_dropped_occurrences = counts.drop_below(options.min_pretoken_count)
     arguments = (options.n_merges, options.ties, options.min_frequency, options.num_threads, report)
-    base = None if options.base is None else options.base.own_core("learning more merges")
+    first = options.base or options.first
+    base = None if first is None else first.own_core("learning more merges")
+    forbids = None if options.token_rules is None else options.token_rules.forbids
     if options.budget is None:
-        merges, merge_counts = counts.learn_merges(*arguments, consume=not keep_counts, base=base)
+        merges, merge_counts = counts.learn_merges(*arguments, consume=not keep_counts, base=base, forbids=forbids)
     else:
         release_freed_memory()
         max_bytes = options.budget.learning(counts.memory_bytes)
         try:
             merges, merge_counts = counts.learn_merges(
-                *arguments, max_bytes=max_bytes, consume=True, base=base
+                *arguments, max_bytes=max_bytes, consume=True, base=base, forbids=forbids
             )
         except TokenizerError as error:
             if least := re.search(r"takes (\d+) bytes of memory at least", str(error)):
@@ -73,6 +75,9 @@ def learn_merges(
             raise
     if report:
         report(len(merges))
+    if options.first is not None:
+        earlier = options.first.merges
+        merges, merge_counts = [*earlier, *merges], [*[0] * len(earlier), *merge_counts]
     return LearnedMerges(merges, merge_counts, n_unique, n_dropped, n_dropped_occurrences)
 
 
@@ -112,7 +117,7 @@ def training_report(
         n_special_tokens=info.n_special,
         n_replaced=info.reading.n_replaced,
         n_merges=len(learned.merges),
-        n_merges_wanted=options.n_merges,
+        n_merges_wanted=options.n_merges + (0 if options.first is None else len(options.first.merges)),
         phases=phases,
         longest_tokens=sorted((a + b for a, b in learned.merges), key=len, reverse=True)[:_N_LONGEST],
         num_threads=options.num_threads,

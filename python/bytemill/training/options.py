@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from bytemill.formats.spec import Ties
     from bytemill.tokenizer.tokenizer import Tokenizer
+    from bytemill.training.token_rules import TokenRules
 
 _MAX_TOKENS = (1 << 21) - 1
 """Ordinary tokens that a vocabulary of the core can hold."""
@@ -56,6 +57,9 @@ class TrainingOptions:
     checkpoint_seconds: float
     base: Tokenizer | None = None
     """The tokenizer whose merges training continues."""
+    token_rules: TokenRules | None = None
+    first: Tokenizer | None = None
+    """The bytes, and merges that come before those that are learned."""
 
     @property
     def rules(self) -> str | None:
@@ -78,6 +82,8 @@ def training_options(
     counts: str | os.PathLike[str] | None,
     work_folder: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    token_rules: TokenRules | None = None,
+    first: Tokenizer | None = None,
 ) -> TrainingOptions:
     """Validate the arguments of `bytemill.train`.
 
@@ -88,6 +94,13 @@ def training_options(
     special = _checked_special(special_tokens)
     n_merges = _n_merges(vocab_size, special)
     expression = resolve_pattern(pattern)
+    if first is not None:
+        if len(first.merges) > n_merges:
+            raise TokenizerError(
+                f"vocab_size {vocab_size} has no room for the {len(first.merges)} merges that come first",
+                hint=f"use at least {256 + len(special) + len(first.merges)}",
+            )
+        n_merges -= len(first.merges)
     check_one_of("ties", ties, ("bytes", "huggingface"))
     check_one_of("special_ids", special_ids, ("last", "first"))
     check_int("min_frequency", min_frequency, 1, _MAX_COUNT)
@@ -115,6 +128,8 @@ def training_options(
         counts=counts_path,
         work_folder=work_path,
         checkpoint_seconds=checkpoint_seconds,
+        token_rules=token_rules,
+        first=first,
     )
 
 

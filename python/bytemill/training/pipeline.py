@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bytemill import profiling
 from bytemill.corpus import Corpus
@@ -45,6 +45,7 @@ from bytemill.training.options import (
     checkpoint_folder,
     training_options,
 )
+from bytemill.training.token_rules import TokenRules, first_merges
 from bytemill.training.work_folder import WorkFolder, is_checkpoint_name
 
 if TYPE_CHECKING:
@@ -109,6 +110,11 @@ def train(
     counts: str | os.PathLike[str] | None = None,
     work_folder: str | os.PathLike[str] | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    max_token_bytes: int | None = None,
+    max_token_characters: int | None = None,
+    forbid: Sequence[str] = (),
+    require: Sequence[str] = (),
+    initial: Tokenizer | None = None,
     progress: ProgressCallback | None = None,
 ) -> Tokenizer:
     """Train a byte-level BPE tokenizer on files, a corpus or saved counts.
@@ -143,6 +149,13 @@ def train(
             an interrupted counting of files there. The folder appears with the first checkpoint and is removed at
             the end.
         checkpoint_seconds: Time between two checkpoints.
+        max_token_bytes: No merge makes a longer token.
+        max_token_characters: No merge makes a token of more characters; part of a character counts as one.
+        forbid: Tokens that no merge makes, as they stand in texts; or `"regex:EXPRESSION"`, which forbids tokens whose
+            text contains a match of an expression of Python's `re`.
+        require: Words that are tokens, as they stand in texts: a word after a space begins with the space. Their merges
+            come before those that are learned, and each beginning of a word on the way is a token too.
+        initial: A byte-level tokenizer whose merges come first. Its special tokens and its pattern are not used.
         progress: Called about ten times a second in this thread. An exception that it raises ends training.
 
     Returns:
@@ -179,6 +192,7 @@ def train(
         counts=counts,
         work_folder=work_folder,
         checkpoint_seconds=checkpoint_seconds,
+        **_token_options(pattern, max_token_bytes, max_token_characters, forbid, require, initial),
     )
     check_one_of("errors", errors, ("strict", "replace"))
     is_opened = isinstance(inputs, (Corpus, CountedCorpus, SavedCounts))
@@ -199,6 +213,11 @@ def train_from_iterator(
     chunk_bytes: int | None = None,
     max_memory: int | str | None = None,
     counts: str | os.PathLike[str] | None = None,
+    max_token_bytes: int | None = None,
+    max_token_characters: int | None = None,
+    forbid: Sequence[str] = (),
+    require: Sequence[str] = (),
+    initial: Tokenizer | None = None,
     progress: ProgressCallback | None = None,
 ) -> Tokenizer:
     """Train a byte-level BPE tokenizer on texts.
@@ -227,8 +246,22 @@ def train_from_iterator(
         chunk_bytes=chunk_bytes,
         max_memory=max_memory,
         counts=counts,
+        **_token_options(pattern, max_token_bytes, max_token_characters, forbid, require, initial),
     )
     return _train(Texts(texts), options, progress)
+
+
+def _token_options(  # noqa: PLR0917
+    pattern: str | Pattern | None,
+    max_bytes: int | None,
+    max_characters: int | None,
+    forbid: Sequence[str],
+    require: Sequence[str],
+    initial: Tokenizer | None,
+) -> dict[str, Any]:
+    rules = TokenRules.of(max_bytes, max_characters, forbid)
+    first = first_merges(resolve_pattern(pattern), require, initial, rules)
+    return {"token_rules": rules, "first": first}
 
 
 def train_bpe(
