@@ -61,11 +61,14 @@ def row_distances(rows: Tensor, unused: list[int]) -> Tensor:
         1 − cosine to the mean of the unused rows, or without any the norm of each row.
     """
     if not unused:
-        return torch.linalg.vector_norm(rows, dim=1)
+        return _norms(rows)
     mean = rows[unused].mean(dim=0)
-    return 1 - (rows @ mean) / (
-        torch.linalg.vector_norm(rows, dim=1) * torch.linalg.vector_norm(mean)
-    ).clamp_min(1e-12)
+    lengths = _norms(rows) * _norms(mean[None])
+    return 1 - (rows @ mean) / lengths.clamp_min(1e-12)
+
+
+def _norms(rows: Tensor) -> Tensor:
+    return (rows * rows).sum(dim=1).sqrt()
 
 
 @torch.no_grad()
