@@ -217,7 +217,7 @@ def trim(
 
     Bytes, special tokens and what remaining tokens are merged from stay. Texts that
     use none of the removed tokens keep their segmentation; all others decode to the
-    same bytes. The remaining tokens get new ids without gaps: the id map says which.
+    same bytes. The remaining tokens get new ids without gaps, as the id map says.
     """
     import numpy as np
 
