@@ -22,6 +22,7 @@ from bytemill.formats.registry import render
 from bytemill.formats.spec import CharacterModel, PretokenShape, TokenizerSpec
 from bytemill.tokenizer.surgery.extension import read_words
 from bytemill.training import counts
+from bytemill.training.work_folder import WorkFolder
 
 END = "<|endoftext|>"
 SAMPLES: tuple[str, ...] = (
@@ -284,11 +285,37 @@ def test_counts_are_kept_and_belong_to_the_normalizer_of_the_base(tmp_path: Path
     first = bytemill.extend(base, text, 20, counts=saved)
     again = bytemill.extend(base, counts.SavedCounts([(str(saved), 1)]), 20)
     assert first.fingerprint == again.fingerprint
-    assert first.fingerprint == bytemill.extend(base, text, 20, max_memory="400MB").fingerprint
+    assert first.fingerprint == bytemill.extend(base, text, 20, max_memory="8GB").fingerprint
     with pytest.raises(CorpusError, match="another normalizer"):
         bytemill.extend(plain, counts.SavedCounts([(str(saved), 1)]), 20)
     with pytest.raises(CorpusError, match="another normalizer"):
         bytemill.train(counts.SavedCounts([(str(saved), 1)]), 300)
+
+
+def test_an_interrupted_counting_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / f"{number}.txt" for number in range(4)]
+    for number, file in enumerate(files):
+        file.write_text(SAMPLES[number] * 20)
+    plain = quiet_train(list(SAMPLES), 40, [END])
+    base = Tokenizer.from_spec(replace(plain.to_spec(), normalizer=(("NFC",),)))
+    keep = WorkFolder.keep
+
+    def keep_and_stop(*arguments: Any) -> None:
+        keep(*arguments)
+        raise KeyboardInterrupt
+
+    settings: dict[str, Any] = {"work_folder": tmp_path / "work", "checkpoint_seconds": 0}
+    with monkeypatch.context() as context:
+        context.setattr(WorkFolder, "keep", keep_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            bytemill.extend(base, files, 20, **settings)
+    assert (tmp_path / "work" / "journal.json").exists()
+    counted: list[int] = []
+    resumed = bytemill.extend(
+        base, files, 20, progress=lambda report: counted.append(report.done), **settings
+    )
+    assert counted[0] > files[0].stat().st_size
+    assert resumed.fingerprint == bytemill.extend(base, files, 20).fingerprint
 
 
 def test_a_base_that_cannot_be_extended_is_refused_before_anything_is_read() -> None:

@@ -114,6 +114,13 @@ def test_special_tokens_that_text_can_spell_are_found() -> None:
     assert tokens_of(with_tokens(special_tokens={"pad": 300}, flags=added), "special-token-as-text") == []
 
 
+def test_tokens_with_two_ids_are_found() -> None:
+    spec = with_tokens(b"low").to_spec()
+    flags = {"low": TokenFlags(special=False)}
+    tok = Tokenizer.from_spec(replace(spec, special_tokens={"low": 300}, flags=flags))
+    assert [str(each) for each in findings(tok)["duplicate"].examples] == ["300 'low' (also 257)"]
+
+
 def test_ids_without_a_token_and_odd_sizes_are_found() -> None:
     found = findings(with_tokens(special_tokens={END: 260}))
     assert found["id-without-token"].message == "4 ids without a token: 256, 257, 258, 259"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import bytemill
 from bytemill import Tokenizer, TokenizerError, TrainingStoppedEarly, count_tokens, trim
-from bytemill.formats.spec import PretokenShape, TokenizerMetadata, TokenizerSpec
+from bytemill.formats.spec import CharacterModel, PretokenShape, TokenizerMetadata, TokenizerSpec
 
 END = "<|endoftext|>"
 SAMPLES = (
@@ -103,6 +103,18 @@ def test_counted_tokens_are_those_of_the_encoded_texts(*, texts, n_merges, num_t
     expected = Counter(i for text in texts for i in tok.encode(text))
     counts = count_tokens(tok, texts, num_threads=num_threads)
     assert {i: n for i, n in enumerate(counts) if n} == expected
+
+
+@pytest.mark.parametrize("fuses", [False, True])
+def test_unknown_characters_are_counted_unless_several_share_an_id(*, fuses: bool) -> None:
+    characters = CharacterModel(None, 0, fuse_unk=fuses)
+    spec = TokenizerSpec(None, {}, vocab={0: b"<unk>", 1: b"a", 2: b"b"}, merges=[], characters=characters)
+    tok = Tokenizer.from_spec(spec)
+    if fuses:
+        with pytest.raises(TokenizerError, match="several unknown characters"):
+            count_tokens(tok, ["axyb"])
+    else:
+        assert count_tokens(tok, ["axyb"]).tolist() == [2, 1, 1]
 
 
 def test_kept_words_stay_with_what_they_are_merged_from() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bytemill.cli import output
 from bytemill.cli.tokenizer_views import corpus_fields, training_notes
+from bytemill.errors import TokenizerError
 from bytemill.storage import shown
 from bytemill.system.units import plural
 from bytemill.tokenizer.explanation import show_token
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bytemill.tokenizer.surgery.extension import WordTokens
-    from bytemill.tokenizer.surgery.lint import Lint
+    from bytemill.tokenizer.surgery.findings import Finding, Lint
     from bytemill.tokenizer.surgery.trimming import Trimmed
     from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -145,3 +146,20 @@ def write_lint(found: Lint, file: Path, *, as_json: bool, quiet: bool) -> None:
             f"{shown(file)}: {plural(found.n_tokens, 'token')}, {plural(found.count('error'), 'error')}, "
             f"{plural(found.count('warning'), 'warning')}"
         )
+
+
+def under_trained_tokens(model: str, tokenizer: Tokenizer) -> Finding | None:
+    """Return what a model with this tokenizer has hardly learned.
+
+    Raises:
+        TokenizerError: The model has another tokenizer.
+        CheckpointError: There is no model.
+    """
+    from bytemill.cli.lm_interchange import usable_path
+    from bytemill.lm.training.saved_model import load_trained
+    from bytemill.lm.under_trained import under_trained_finding
+
+    trained = load_trained(usable_path(model))
+    if trained.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise TokenizerError(f"{model} has another tokenizer", hint="name the tokenizer of the model")
+    return under_trained_finding(trained)

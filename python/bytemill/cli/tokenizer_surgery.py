@@ -217,7 +217,7 @@ def trim(
 
     Bytes, special tokens and what remaining tokens are merged from stay. Texts that
     use none of the removed tokens keep their segmentation; all others decode to the
-    same bytes. The remaining tokens get new ids without gaps: the id map says which.
+    same bytes. The remaining tokens get new ids without gaps, as the id map says.
     """
     import numpy as np
 
@@ -281,6 +281,13 @@ def lint(
         ),
     ],
     strict: Annotated[bool, Parameter(negative=(), help="Exit with 1 on warnings too.")] = False,
+    model: Annotated[
+        str | None,
+        Parameter(
+            help="Run or model with this tokenizer: find tokens that it has hardly learned, by its rows and by "
+            "repeating them."
+        ),
+    ] = None,
     html: Annotated[Path | None, Parameter(help="Write a page with all tokens that were found.")] = None,
     pattern: PatternOfFile = None,
     special_tokens: SpecialTokensOfFile = (),
@@ -297,7 +304,7 @@ def lint(
     errors.
     """
     from bytemill.cli.output import ProgressDisplay
-    from bytemill.cli.surgery_views import write_lint
+    from bytemill.cli.surgery_views import under_trained_tokens, write_lint
     from bytemill.report.lint_page import lint_page
     from bytemill.system.atomic_files import check_output_file, write_text
     from bytemill.tokenizer import open_tokenizer
@@ -322,6 +329,9 @@ def lint(
                 progress=lambda done, total: display.update("counting tokens", "bytes", done, total),
             )
     found = lint(tokenizer, uses)
+    if model is not None:
+        finding = under_trained_tokens(model, tokenizer)
+        found = found if finding is None else found.plus(finding)
     if html is not None:
         write_text(html, lint_page(found, str(tokenizer_file)))
     write_lint(found, tokenizer_file, as_json=as_json, quiet=quiet)

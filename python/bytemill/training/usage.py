@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bytemill.corpus import Corpus
+from bytemill.errors import TokenizerError
 from bytemill.training.counting import CountingSettings, count_corpus, count_texts
 from bytemill.training.memory_budget import MemoryBudget, parse_max_memory
 from bytemill.training.work_folder import WorkFolder
@@ -44,7 +45,7 @@ def count_tokens(
 
     Raises:
         CorpusError: The corpus cannot be read, is empty or is not UTF-8.
-        TokenizerError: The core does not run the tokenizer.
+        TokenizerError: The core does not run the tokenizer, or it fuses unknown characters.
 
     >>> import bytemill
     >>> tok = bytemill.train_from_iterator(["low low low"], 258, ["<e>"])
@@ -52,6 +53,10 @@ def count_tokens(
     array([1, 1, 1, 1])
     """
     core = tokenizer.own_core("counting tokens")
+    if core.fallback is not None and core.fallback[2]:
+        raise TokenizerError(
+            "cannot count tokens by pre-tokens: this tokenizer has one id for several unknown characters in a row"
+        )
     settings = CountingSettings(
         list(tokenizer.special_tokens),
         tokenizer.pattern,

@@ -44,6 +44,12 @@ class Lint:
     findings: list[Finding]
     n_tokens: int
 
+    def plus(self, *findings: Finding) -> Lint:
+        """Return the findings and further ones."""
+        order: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
+        all_findings = sorted([*self.findings, *findings], key=lambda finding: order[finding.level])
+        return Lint(all_findings, self.n_tokens)
+
     def count(self, level: Level) -> int:
         """Return the number of findings of a level."""
         return sum(finding.level == level for finding in self.findings)

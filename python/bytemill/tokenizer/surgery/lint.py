@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bytemill.errors import TokenizerError
-from bytemill.tokenizer.surgery.findings import Finding, Level, Lint
+from bytemill.tokenizer.surgery.findings import Finding, Lint
 from bytemill.tokenizer.surgery.lint_rules import RULES, Subject
 from bytemill.tokenizer.surgery.vocabulary import check_byte_level
 
@@ -45,5 +45,4 @@ def lint(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any] | None = Non
     tokens = spec.vocab or {i: token for token, i in (spec.ranks or {}).items()}
     subject = Subject(tokenizer, spec, dict(sorted(tokens.items())), uses)
     found: list[Finding] = [finding for rule in RULES for finding in RULES[rule](subject)]
-    order: dict[Level, int] = {"error": 0, "warning": 1, "note": 2}
-    return Lint(sorted(found, key=lambda finding: order[finding.level]), len(tokenizer))
+    return Lint([], len(tokenizer)).plus(*found)

@@ -240,7 +240,7 @@ def _duplicates(subject: Subject) -> Iterable[Finding]:
     ]
     if found:
         yield Finding(
-            "duplicate", "error", "special tokens that are ordinary tokens with another id too", found
+            "duplicate", "warning", "added tokens that are ordinary tokens with another id too", found
         )
 
 
