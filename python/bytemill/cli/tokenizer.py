@@ -1,9 +1,9 @@
 """`bytemill tokenizer`: train, encode, decode, show, inspect, compare, convert, verify and push."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
 
 from bytemill.cli import comparison, options, output, tokenizer_surgery
@@ -29,6 +29,7 @@ from bytemill.formats.registry import WrittenFormat, output_names
 from bytemill.tokenizer import open_tokenizer
 
 _CORPUS = CorpusArguments()
+TOKENS = Group("Tokens", sort_key=-1)
 
 app = App(
     name="tokenizer",
@@ -47,7 +48,9 @@ app = App(
   bytemill tokenizer train chat.txt -n 8192 --special-token '<|user|>'
   bytemill tokenizer train 'web/*.zst' -n 32000 --max-memory 2GB
   bytemill tokenizer train 'web/*.zst' -n 32000 --counts web.counts
-  bytemill tokenizer train --counts web.counts --counts books.counts=2 -n 50000""",
+  bytemill tokenizer train --counts web.counts --counts books.counts=2 -n 50000
+  bytemill tokenizer train corpus.txt -n 8192 --max-token-characters 16 \\
+    --forbid 'regex:[0-9]{3}' --require words.txt""",
 )
 def train(
     *inputs: Annotated[
@@ -101,6 +104,33 @@ def train(
         Literal["last", "first"],
         Parameter(help="Give special tokens the last ids, or the first ones from 0."),
     ] = "last",
+    max_token_bytes: Annotated[
+        int | None, Parameter(group=TOKENS, validator=Number(gte=1), help="Most bytes of a token.")
+    ] = None,
+    max_token_characters: Annotated[
+        int | None, Parameter(group=TOKENS, validator=Number(gte=1), help="Most characters of a token.")
+    ] = None,
+    forbid: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=TOKENS,
+            metavar="FILE|regex:EXPR",
+            help="Never make these tokens: the lines of a file, or those that contain a match of an expression. Repeat "
+            "for several.",
+        ),
+    ] = (),
+    require: Annotated[
+        Path | None,
+        Parameter(
+            group=TOKENS,
+            metavar="FILE",
+            help="Make the lines of this file tokens first. A word after a space begins with the space.",
+        ),
+    ] = None,
+    initial: Annotated[
+        str | None,
+        Parameter(group=TOKENS, metavar="TOKENIZER", help="Begin with the merges of this tokenizer."),
+    ] = None,
     max_memory: Annotated[
         str | None, Parameter(help="Memory limit, such as 300MB or 2GB. It does not change the tokenizer.")
     ] = None,
@@ -137,10 +167,13 @@ def train(
     from bytemill.storage.input_check import check_file_is_no_input
     from bytemill.system.atomic_files import check_output_file
     from bytemill.system.locks import lock_output
+    from bytemill.tokenizer import open_tokenizer
     from bytemill.tokenizer.conversion import check_can_be_saved
+    from bytemill.tokenizer.surgery.extension import read_words
     from bytemill.training.counts import CountedCorpus
     from bytemill.training.options import SPECIAL_TOKENS, checkpoint_folder
-    from bytemill.training.pipeline import train
+    from bytemill.training.pipeline import token_options, train
+    from bytemill.training.token_rules import read_forbidden
 
     check_usage(inputs, counts)
     if not no_end_of_text:
@@ -152,6 +185,14 @@ def train(
     check_output_file(output_file, overwrite=overwrite)
     chosen_pattern = parse_pattern(pattern)
     check_can_be_saved(chosen_pattern, special_tokens)
+    wanted: dict[str, Any] = {
+        "max_token_bytes": max_token_bytes,
+        "max_token_characters": max_token_characters,
+        "forbid": [text for name in forbid for text in read_forbidden(name)],
+        "require": [] if require is None else read_words(require),
+        "initial": None if initial is None else open_tokenizer(initial),
+    }
+    token_options(chosen_pattern, **wanted)  # errors come before the corpus is read
     if chosen_pattern is not None and chosen_pattern.backtracks and chosen_pattern.name is None:
         output.note("this pattern needs a backtracking regex engine, which is slow", quiet=quiet)
     source, counts_file = training_inputs(inputs, corpus, counts)
@@ -202,6 +243,7 @@ def train(
             counts=None if isinstance(source, CountedCorpus) else counts_file,
             work_folder=folder,
             progress=None if quiet else training_progress(display),
+            **wanted,
         )
         tokenizer.save(output_file)
         publish_output(output_file, target, overwrite=overwrite)

@@ -17,7 +17,7 @@ from bytemill.errors import TokenizerError
 from bytemill.reference.pretokens import check_special_tokens, corpus_pretokens
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 Pair: TypeAlias = tuple[bytes, bytes]
 Ties: TypeAlias = Literal["bytes", "huggingface"]
@@ -31,6 +31,8 @@ def train_naive(
     *,
     ties: Ties = "bytes",
     min_frequency: int = 1,
+    forbids: Callable[[bytes], bool] | None = None,
+    first: Sequence[Pair] = (),
 ) -> tuple[dict[int, bytes], list[Pair]]:
     """Train by definition: count all pairs, merge the most frequent one, repeat.
 
@@ -41,6 +43,8 @@ def train_naive(
         pattern: A pattern as in `pretokenize`.
         ties: Order of equally frequent pairs: see `TieBreak`.
         min_frequency: Smallest count of a pair that is merged.
+        forbids: Returns whether no merge may make a token.
+        first: Merges that come first. No later one makes a token of theirs.
 
     Returns:
         The vocabulary (256 bytes, then one token per merge, then the special tokens) and the merges.
@@ -52,8 +56,21 @@ def train_naive(
     tie_break = TieBreak(ties)
     merges: list[Pair] = []
     corpus = [single_bytes(pretoken) for pretoken in corpus_pretokens(text, special_tokens, pattern)]
+    made = {left + right for left, right in first}
+    for pair in first:
+        corpus = [merge_pair(tokens, pair) for tokens in corpus]
+        merges.append(pair)
+        tie_break.learn(pair)
     while len(merges) < n_merges:
         pair_counts = Counter(pair for tokens in corpus for pair in pairwise(tokens))
+        if forbids is not None or made:
+            pair_counts = Counter(
+                {
+                    (left, right): count
+                    for (left, right), count in pair_counts.items()
+                    if left + right not in made and not (forbids is not None and forbids(left + right))
+                }
+            )
         best = most_frequent_pair(pair_counts, tie_break, min_frequency)
         if best is None:
             break

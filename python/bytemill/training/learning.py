@@ -61,7 +61,9 @@ def learn_merges(
     base = None if first is None else first.own_core("learning more merges")
     forbids = None if options.token_rules is None else options.token_rules.forbids
     if options.budget is None:
-        merges, merge_counts = counts.learn_merges(*arguments, consume=not keep_counts, base=base, forbids=forbids)
+        merges, merge_counts = counts.learn_merges(
+            *arguments, consume=not keep_counts, base=base, forbids=forbids
+        )
     else:
         release_freed_memory()
         max_bytes = options.budget.learning(counts.memory_bytes)

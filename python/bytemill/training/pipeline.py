@@ -12,6 +12,7 @@ from bytemill import profiling
 from bytemill.corpus import Corpus
 from bytemill.corpus.options import check_separator
 from bytemill.errors import CorpusError, NotEnoughMemoryError
+from bytemill.formats.patterns import resolve_pattern
 from bytemill.formats.spec import Ties, TokenizerSpec
 from bytemill.storage import exists, is_url, local_input, shown
 from bytemill.storage.input_check import check_file_is_no_input, check_folder_is_no_input
@@ -192,7 +193,7 @@ def train(
         counts=counts,
         work_folder=work_folder,
         checkpoint_seconds=checkpoint_seconds,
-        **_token_options(pattern, max_token_bytes, max_token_characters, forbid, require, initial),
+        **token_options(pattern, max_token_bytes, max_token_characters, forbid, require, initial),
     )
     check_one_of("errors", errors, ("strict", "replace"))
     is_opened = isinstance(inputs, (Corpus, CountedCorpus, SavedCounts))
@@ -246,20 +247,21 @@ def train_from_iterator(
         chunk_bytes=chunk_bytes,
         max_memory=max_memory,
         counts=counts,
-        **_token_options(pattern, max_token_bytes, max_token_characters, forbid, require, initial),
+        **token_options(pattern, max_token_bytes, max_token_characters, forbid, require, initial),
     )
     return _train(Texts(texts), options, progress)
 
 
-def _token_options(  # noqa: PLR0917
+def token_options(  # noqa: PLR0917
     pattern: str | Pattern | None,
-    max_bytes: int | None,
-    max_characters: int | None,
+    max_token_bytes: int | None,
+    max_token_characters: int | None,
     forbid: Sequence[str],
     require: Sequence[str],
     initial: Tokenizer | None,
 ) -> dict[str, Any]:
-    rules = TokenRules.of(max_bytes, max_characters, forbid)
+    """Return the options of training that say what tokens are. Raises TokenizerError as `train` does."""
+    rules = TokenRules.of(max_token_bytes, max_token_characters, forbid)
     first = first_merges(resolve_pattern(pattern), require, initial, rules)
     return {"token_rules": rules, "first": first}
 

@@ -31,7 +31,9 @@ class TokenRules:
     """Nor does any merge make a token whose text contains a match of one of these."""
 
     @classmethod
-    def of(cls, max_bytes: int | None, max_characters: int | None, forbid: Iterable[str]) -> TokenRules | None:
+    def of(
+        cls, max_bytes: int | None, max_characters: int | None, forbid: Iterable[str]
+    ) -> TokenRules | None:
         """Return rules, or None if there are none.
 
         Raises:
@@ -106,11 +108,18 @@ def first_merges(
         raise TokenizerError("require is a str, not a list of str", hint=f"use require=[{require!r}]")
     for word in require:
         if rules is not None and rules.forbids(word.encode()):
-            raise TokenizerError(f"the word {word!r} is required and forbidden", hint="leave out one of the two")
+            raise TokenizerError(
+                f"the word {word!r} is required and forbidden", hint="leave out one of the two"
+            )
     merges: list[tuple[bytes, bytes]] = []
     if initial is not None:
         encoder = initial.own_core("training from its merges")
-        if encoder.ranked or initial.characters is not None or encoder.shape is not None or not initial.merges:
+        if (
+            encoder.ranked
+            or initial.characters is not None
+            or encoder.shape is not None
+            or not initial.merges
+        ):
             raise TokenizerError(
                 "training can begin with the merges of a byte-level tokenizer only",
                 hint="use one whose file has merges over bytes, such as a tokenizer.json of GPT-2's kind",
