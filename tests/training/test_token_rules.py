@@ -1,5 +1,6 @@
 """Rules about tokens: training with them gives what the definition gives."""
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 import bytemill
 from bytemill import reference
 from bytemill.errors import CorpusError, TokenizerError
+from bytemill.formats.registry import Content, load_content
 from bytemill.training.token_rules import TokenRules, first_merges, read_forbidden
+
+from ..zoo.odd_files import odd_files
 
 TEXT = (
     "the lower tower, lowest towers: 12345 towels, 2345 été été naïve naïve; lower lower low low slow slower "
@@ -20,6 +24,7 @@ TEXT = (
 )
 words = st.lists(
     st.sampled_from(["low", " lower", " tower", " 1234", "été", " naïve", "\n", "aa", "aaa", "\u4eca\u65e5"]),
+    min_size=1,
     max_size=40,
 ).map("".join)
 
@@ -86,7 +91,8 @@ def test_the_merges_of_another_tokenizer_come_first(text: str, other: str, n: in
 
 
 def test_lengths_are_those_of_hugging_face() -> None:
-    for longest in (2, 3, 5):
+    # Its trainer makes tokens that are shorter than `max_token_length`, in characters that stand for bytes.
+    for longest in (3, 4, 6):
         theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
         theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         trainer = tokenizers.trainers.BpeTrainer(
@@ -97,7 +103,7 @@ def test_lengths_are_those_of_hugging_face() -> None:
         )
         theirs.train_from_iterator([TEXT], trainer)
         ours = bytemill.train_from_iterator(
-            [TEXT], theirs.get_vocab_size(), [], ties="huggingface", max_token_bytes=longest
+            [TEXT], theirs.get_vocab_size(), [], ties="huggingface", max_token_bytes=longest - 1
         )
         assert set(ours.get_vocab()) == set(theirs.get_vocab())
 
@@ -105,11 +111,12 @@ def test_lengths_are_those_of_hugging_face() -> None:
 def test_rules_do_not_depend_on_memory_or_threads(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text(TEXT * 200, encoding="utf-8")
-    options: dict[str, Any] = {"forbid": ["low", "regex:ow"], "require": [" towels"], "max_token_bytes": 7}
-    one = bytemill.train(path, 300, [], **options, num_threads=1)
-    assert bytemill.train(path, 300, [], **options, num_threads=2).merges == one.merges
-    assert bytemill.train(path, 300, [], **options, max_memory="200MB").merges == one.merges
-    assert not any(b"ow" in left + right for left, right in one.merges if left + right not in b" towels")
+    options: dict[str, Any] = {"forbid": ["low", "regex:ow"], "require": [" 2345"], "max_token_bytes": 7}
+    one = bytemill.train(path, 285, [], **options, num_threads=1)
+    assert bytemill.train(path, 285, [], **options, num_threads=2).merges == one.merges
+    assert bytemill.train(path, 285, [], **options, max_memory="200MB").merges == one.merges
+    assert not any(b"ow" in left + right for left, right in one.merges)
+    assert len(one.encode(" 2345")) == 1
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_rules_do_not_depend_on_memory_or_threads(tmp_path: Path) -> None:
         ({"require": "ab"}, "require is a str"),
         ({"require": ["two words"]}, "cannot be a token under this pattern"),
         ({"require": ["low"], "forbid": ["low"]}, "required and forbidden"),
-        ({"require": ["lowest", "tower"], "vocab_size": 258}, "no room for the 8 merges"),
+        ({"require": ["lowest", "tower"], "vocab_size": 258}, "no room for the 9 merges"),
     ],
 )
 def test_impossible_rules_are_refused_before_anything_is_read(options: dict[str, Any], message: str) -> None:
@@ -137,12 +144,15 @@ def test_impossible_rules_are_refused_before_anything_is_read(options: dict[str,
 
 def test_a_tokenizer_without_merges_over_bytes_is_no_beginning() -> None:
     library = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    contents = (
+        Content(json.dumps(file).encode(), "t.json") for name, file in odd_files().items() if "llama" in name
+    )
+    loaded = (bytemill.Tokenizer._from_loaded(load_content(content)) for content in contents)
+    characters = next(tok for tok in loaded if tok.characters is not None)
     with pytest.raises(TokenizerError, match="training from its merges needs"):
         bytemill.train_from_iterator(["a"], 300, initial=bytemill.Tokenizer.from_huggingface(library))
     with pytest.raises(TokenizerError, match="byte-level tokenizer only"):
-        bytemill.train_from_iterator(
-            ["a"], 300, initial=bytemill.Tokenizer({i: bytes([i]) for i in range(256)}, [])
-        )
+        bytemill.train_from_iterator(["a"], 300, initial=characters)
 
 
 def test_lists_of_tokens_are_lines_of_files(tmp_path: Path) -> None:

@@ -114,12 +114,7 @@ def first_merges(
     merges: list[tuple[bytes, bytes]] = []
     if initial is not None:
         encoder = initial.own_core("training from its merges")
-        if (
-            encoder.ranked
-            or initial.characters is not None
-            or encoder.shape is not None
-            or not initial.merges
-        ):
+        if encoder.ranked or initial.characters is not None or encoder.shape is not None:
             raise TokenizerError(
                 "training can begin with the merges of a byte-level tokenizer only",
                 hint="use one whose file has merges over bytes, such as a tokenizer.json of GPT-2's kind",
