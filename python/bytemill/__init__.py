@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         train_bpe,
         train_from_iterator,
     )
+    from bytemill.training.superwords import train_superwords
     from bytemill.training.usage import count_tokens
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "train",
     "train_bpe",
     "train_from_iterator",
+    "train_superwords",
     "trim",
 ]
 
@@ -111,6 +113,7 @@ _NAMES = {
         "train",
         "train_bpe",
         "train_from_iterator",
+        "train_superwords",
     ),
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES.items() for name in names}

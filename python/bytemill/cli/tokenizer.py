@@ -1,7 +1,7 @@
 """`bytemill tokenizer`: train, encode, decode, show, inspect, compare, convert, verify and push."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.validators import Number
@@ -27,6 +27,9 @@ from bytemill.cli.tokenizer_options import (
 )
 from bytemill.formats.registry import WrittenFormat, output_names
 from bytemill.tokenizer import open_tokenizer
+
+if TYPE_CHECKING:
+    from bytemill.corpus import Corpus
 
 _CORPUS = CorpusArguments()
 TOKENS = Group("Tokens", sort_key=-1)
@@ -131,6 +134,18 @@ def train(
         str | None,
         Parameter(group=TOKENS, metavar="TOKENIZER", help="Begin with the merges of this tokenizer."),
     ] = None,
+    superwords_from: Annotated[
+        int | None,
+        Parameter(
+            group=TOKENS,
+            validator=Number(gte=257),
+            converter=options.count,
+            help="From this number of tokens on, also make tokens of several words (SuperBPE). INPUTS are read twice.",
+        ),
+    ] = None,
+    superword_words: Annotated[
+        int, Parameter(group=TOKENS, validator=Number(gte=2), help="Most words of such a token.")
+    ] = 4,
     max_memory: Annotated[
         str | None, Parameter(help="Memory limit, such as 300MB or 2GB. It does not change the tokenizer.")
     ] = None,
@@ -173,6 +188,7 @@ def train(
     from bytemill.training.counts import CountedCorpus
     from bytemill.training.options import SPECIAL_TOKENS, checkpoint_folder
     from bytemill.training.pipeline import token_options, train
+    from bytemill.training.superwords import train_superwords
     from bytemill.training.token_rules import read_forbidden
 
     check_usage(inputs, counts)
@@ -193,6 +209,10 @@ def train(
         "initial": None if initial is None else open_tokenizer(initial),
     }
     token_options(chosen_pattern, **wanted)  # errors come before the corpus is read
+    if superwords_from is not None and (processes.is_distributed or initial is not None or not inputs):
+        raise CycloptsError(
+            "--superwords-from reads INPUTS twice, in one process: leave out --executor and --initial"
+        )
     if chosen_pattern is not None and chosen_pattern.backtracks and chosen_pattern.name is None:
         output.note("this pattern needs a backtracking regex engine, which is slow", quiet=quiet)
     source, counts_file = training_inputs(inputs, corpus, counts)
@@ -229,22 +249,30 @@ def train(
             if counted is None:
                 return
             source = counted
-        tokenizer = train(
-            source,
-            vocab_size,
-            special_tokens,
-            pattern=chosen_pattern,
-            ties=ties,
-            min_pretoken_count=min_pretoken_count,
-            min_frequency=min_frequency,
-            special_ids=special_ids,
-            num_threads=threads,
-            max_memory=max_memory,
-            counts=None if isinstance(source, CountedCorpus) else counts_file,
-            work_folder=folder,
-            progress=None if quiet else training_progress(display),
+        common: dict[str, Any] = {
             **wanted,
-        )
+            "pattern": chosen_pattern,
+            "ties": ties,
+            "min_pretoken_count": min_pretoken_count,
+            "min_frequency": min_frequency,
+            "special_ids": special_ids,
+            "num_threads": threads,
+            "max_memory": max_memory,
+            "counts": None if isinstance(source, CountedCorpus) else counts_file,
+            "progress": None if quiet else training_progress(display),
+        }
+        if superwords_from is None:
+            tokenizer = train(source, vocab_size, special_tokens, work_folder=folder, **common)
+        else:
+            del common["initial"]
+            tokenizer = train_superwords(
+                cast("Corpus", source),
+                vocab_size,
+                special_tokens,
+                words_size=superwords_from,
+                max_words=superword_words,
+                **common,
+            )
         tokenizer.save(output_file)
         publish_output(output_file, target, overwrite=overwrite)
         if processes.is_distributed:

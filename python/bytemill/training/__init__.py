@@ -9,6 +9,7 @@ from bytemill.training.pipeline import (
     train_bpe,
     train_from_iterator,
 )
+from bytemill.training.superwords import train_superwords
 
 __all__ = [
     "TrainingProgress",
@@ -19,4 +20,5 @@ __all__ = [
     "train",
     "train_bpe",
     "train_from_iterator",
+    "train_superwords",
 ]

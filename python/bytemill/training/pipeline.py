@@ -113,6 +113,7 @@ def train(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     max_token_bytes: int | None = None,
     max_token_characters: int | None = None,
+    max_token_words: int | None = None,
     forbid: Sequence[str] = (),
     require: Sequence[str] = (),
     initial: Tokenizer | None = None,
@@ -152,6 +153,7 @@ def train(
         checkpoint_seconds: Time between two checkpoints.
         max_token_bytes: No merge makes a longer token.
         max_token_characters: No merge makes a token of more characters; part of a character counts as one.
+        max_token_words: No merge makes a token of more words, for patterns that keep several together.
         forbid: Tokens that no merge makes, as they stand in texts; or `"regex:EXPRESSION"`, which forbids tokens whose
             text contains a match of an expression of Python's `re`.
         require: Words that are tokens, as they stand in texts: a word after a space begins with the space. Their merges
@@ -193,7 +195,9 @@ def train(
         counts=counts,
         work_folder=work_folder,
         checkpoint_seconds=checkpoint_seconds,
-        **token_options(pattern, max_token_bytes, max_token_characters, forbid, require, initial),
+        **token_options(
+            pattern, max_token_bytes, max_token_characters, forbid, require, initial, max_token_words
+        ),
     )
     check_one_of("errors", errors, ("strict", "replace"))
     is_opened = isinstance(inputs, (Corpus, CountedCorpus, SavedCounts))
@@ -216,6 +220,7 @@ def train_from_iterator(
     counts: str | os.PathLike[str] | None = None,
     max_token_bytes: int | None = None,
     max_token_characters: int | None = None,
+    max_token_words: int | None = None,
     forbid: Sequence[str] = (),
     require: Sequence[str] = (),
     initial: Tokenizer | None = None,
@@ -247,7 +252,9 @@ def train_from_iterator(
         chunk_bytes=chunk_bytes,
         max_memory=max_memory,
         counts=counts,
-        **token_options(pattern, max_token_bytes, max_token_characters, forbid, require, initial),
+        **token_options(
+            pattern, max_token_bytes, max_token_characters, forbid, require, initial, max_token_words
+        ),
     )
     return _train(Texts(texts), options, progress)
 
@@ -259,9 +266,10 @@ def token_options(  # noqa: PLR0917
     forbid: Sequence[str],
     require: Sequence[str],
     initial: Tokenizer | None,
+    max_token_words: int | None = None,
 ) -> dict[str, Any]:
     """Return the options of training that say what tokens are. Raises TokenizerError as `train` does."""
-    rules = TokenRules.of(max_token_bytes, max_token_characters, forbid)
+    rules = TokenRules.of(max_token_bytes, max_token_characters, forbid, max_token_words)
     first = first_merges(resolve_pattern(pattern), require, initial, rules)
     return {"token_rules": rules, "first": first}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytemill.errors import CorpusError, TokenizerError
+from bytemill.formats.patterns import Pattern
 from bytemill.tokenizer.surgery.extension import add_words
 from bytemill.tokenizer.tokenizer import Tokenizer
 
@@ -29,17 +30,28 @@ class TokenRules:
     """Tokens that no merge makes."""
     expressions: tuple[re.Pattern[str], ...] = field(default=())
     """Nor does any merge make a token whose text contains a match of one of these."""
+    max_words: int | None = None
+    """Most words of a token, with ASCII white space between them."""
 
     @classmethod
     def of(
-        cls, max_bytes: int | None, max_characters: int | None, forbid: Iterable[str]
+        cls,
+        max_bytes: int | None,
+        max_characters: int | None,
+        forbid: Iterable[str],
+        max_words: int | None = None,
     ) -> TokenRules | None:
         """Return rules, or None if there are none.
 
         Raises:
             TokenizerError: A length is below 1, or an expression does not compile.
         """
-        for name, value in (("max_token_bytes", max_bytes), ("max_token_characters", max_characters)):
+        lengths = {
+            "max_token_bytes": max_bytes,
+            "max_token_characters": max_characters,
+            "max_token_words": max_words,
+        }
+        for name, value in lengths.items():
             if value is not None and (not isinstance(value, int) or value < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TokenizerError(f"{name} is {value!r}", hint="use a whole number of at least 1")
         if isinstance(forbid, str):
@@ -49,15 +61,17 @@ class TokenRules:
             _compiled(text.removeprefix(EXPRESSION)) for text in texts if text.startswith(EXPRESSION)
         )
         forbidden = frozenset(text.encode() for text in texts if not text.startswith(EXPRESSION))
-        if max_bytes is None and max_characters is None and not texts:
+        if not texts and all(length is None for length in lengths.values()):
             return None
-        return cls(max_bytes, max_characters, forbidden, expressions)
+        return cls(max_bytes, max_characters, forbidden, expressions, max_words)
 
     def forbids(self, token: bytes) -> bool:
         """Return whether no merge may make a token."""
         if self.max_bytes is not None and len(token) > self.max_bytes:
             return True
         if token in self.forbidden:
+            return True
+        if self.max_words is not None and len(token.split()) > self.max_words:
             return True
         if self.max_characters is None and not self.expressions:
             return False
@@ -96,7 +110,7 @@ def first_merges(
     """Return a tokenizer of the bytes with the merges that come first: those of `initial`, then those of words.
 
     Args:
-        pattern: The pattern of the training, under which each word must be one pre-token.
+        pattern: The expression of the training's pattern, under which each word must be one pre-token.
         require: Words that are tokens, as they stand in texts: a word after a space begins with the space.
         initial: A byte-level tokenizer.
         rules: Rules that a word may not break.
@@ -123,7 +137,7 @@ def first_merges(
     if not merges and not require:
         return None
     vocab = dict(enumerate([*(bytes([byte]) for byte in range(256)), *(a + b for a, b in merges)]))
-    first = Tokenizer(vocab, merges, pattern=pattern)
+    first = Tokenizer(vocab, merges, pattern=None if pattern is None else Pattern(pattern))
     return add_words(first, require).tokenizer if require else first
 
 
