@@ -16,7 +16,7 @@ def test_the_command_trains_and_scores(run: Callable[..., Outcome], work: Path) 
         Path(f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     trained = run("data classifier train good.jsonl bad.jsonl -o q.safetensors --hash-bits 12 --json")
     assert json.loads(trained.out)["labels"] == ["good", "bad"]
-    shown = run("data classifier score q.safetensors good.jsonl bad.jsonl --keep 0.5 -o s.jsonl --json")
+    shown = run("data classifier score q.safetensors good.jsonl bad.jsonl --keep-share 0.5 -o s.jsonl --json")
     (threshold,) = json.loads(shown.out)["thresholds"]
     assert threshold["keep"] == 0.5
     lines = [json.loads(line) for line in Path("s.jsonl").read_text().splitlines()]

@@ -137,7 +137,7 @@ def _with_interval(value: float | None, interval: tuple[float, float] | None) ->
 @app.command(
     usage="Usage: bytemill data classifier score [OPTIONS] MODEL INPUTS...",
     help_epilogue="""Examples:
-  bytemill data classifier score quality.safetensors web.jsonl --keep 0.1
+  bytemill data classifier score quality.safetensors web.jsonl --keep-share 0.1
   bytemill data classifier score lid.176.ftz web.jsonl -o scores.jsonl""",
 )
 def score(
@@ -147,7 +147,7 @@ def score(
     /,
     *inputs: options.Inputs,
     label: Annotated[str | None, Parameter(help="The label to keep; by default the first.")] = None,
-    keep: Annotated[
+    keep_share: Annotated[
         float | None,
         Parameter(
             validator=Number(gt=0, lte=1),
@@ -211,7 +211,7 @@ def score(
             raise CorpusError("there is no document to score")
     values = np.concatenate(own)
     shares = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-    thresholds = {share: threshold_at(values, share) for share in ((keep,) if keep else shares)}
+    thresholds = {share: threshold_at(values, share) for share in ((keep_share,) if keep_share else shares)}
     if as_json:
         output.write_json(
             {
