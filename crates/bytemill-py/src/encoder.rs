@@ -163,9 +163,17 @@ pub fn fallback_of(unknown: Option<(u32, bool)>, shape: &Shape) -> Fallback {
 /// Tokens from a mapping of id to bytes.
 pub fn token_list(vocab: &Bound<'_, PyMapping>) -> PyResult<TokenList> {
     let mut tokens = TokenList::default();
-    for item in vocab.items()? {
-        let (id, token): (Bound<'_, PyAny>, Bound<'_, PyBytes>) = item.extract()?;
-        tokens.push(id_of(&id, token.as_any())?, token.as_bytes()).map_err(to_python)?;
+    let mut push = |id: &Bound<'_, PyAny>, token: &Bound<'_, PyAny>| {
+        tokens.push(id_of(id, token)?, token.cast::<PyBytes>()?.as_bytes()).map_err(to_python)
+    };
+    // The items of other mappings are a list of tuples, which the garbage collector visits.
+    if let Ok(vocab) = vocab.cast::<PyDict>() {
+        vocab.iter().try_for_each(|(id, token)| push(&id, &token))?;
+    } else {
+        for item in vocab.items()? {
+            let (id, token): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
+            push(&id, &token)?;
+        }
     }
     Ok(tokens)
 }

@@ -176,6 +176,23 @@ def is_text_of_other_bytes(text: str) -> bool:
     return CHARACTER_TO_BYTE.keys() >= set(text) and text_to_bytes(text) != text.encode()
 
 
+def check_byte_level(vocab: Mapping[str, int], special_tokens: Mapping[str, int], location: str) -> None:
+    """Raise TokenizerFileError for a token that is neither byte-level text nor special.
+
+    Arguments are those of `tokens_and_merges`.
+    """
+    texts = [text for text in vocab if text not in special_tokens]
+    if CHARACTER_TO_BYTE.keys() >= set("".join(texts)):
+        return
+    text, character = next(
+        (text, character) for text in texts if (character := first_foreign_character(text)) is not None
+    )
+    raise TokenizerFileError(
+        f"{location}[{shown(text)}]: {character!r} is not one of the 256 characters that stand for bytes",
+        hint="bytemill reads byte-level BPE; special tokens must be declared",
+    )
+
+
 def _bytes_by_text(
     vocab: Mapping[str, int], special_tokens: Mapping[str, int], location: str
 ) -> dict[str, bytes]:
@@ -184,13 +201,8 @@ def _bytes_by_text(
     try:
         bytes_of = dict(zip(texts, [text_to_bytes(text) for text in texts], strict=True))
     except ValueError:
-        text, character = next(
-            (text, character) for text in texts if (character := first_foreign_character(text)) is not None
-        )
-        raise TokenizerFileError(
-            f"{location}[{shown(text)}]: {character!r} is not one of the 256 characters that stand for bytes",
-            hint="bytemill reads byte-level BPE; special tokens must be declared",
-        ) from None
+        check_byte_level(vocab, special_tokens, location)
+        raise
     if "" in bytes_of:
         raise TokenizerFileError(f"{location}['']: a token is empty")
     for text in special_tokens:

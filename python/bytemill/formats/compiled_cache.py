@@ -25,7 +25,7 @@ MIN_BYTES = 1 << 20
 MAX_ENTRIES = 16
 """Entries that are kept, those used last; each has a tenth to a half of its file's size."""
 
-_VERSION = 1
+_VERSION = 2
 """Goes up when the same file gives another vocabulary; the core's own format number is inside the entries."""
 
 

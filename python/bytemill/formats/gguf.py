@@ -29,6 +29,7 @@ from bytemill.formats import gguf_models, gguf_names, sentencepiece
 from bytemill.formats.byte_level import (
     CHARACTER_TO_BYTE,
     byte_level_vocab,
+    check_byte_level,
     missing_bytes,
     tokens_and_merges,
 )
@@ -91,6 +92,8 @@ _OTHER_MODELS = {
     "t5": "SentencePiece's Unigram model",
     "rwkv": "RWKV's greedy tokenizer",
     "gemma4": "BPE on characters",
+    "whitespace": "BPE on the characters of words",
+    "hybriddna": "BPE and sequences of DNA",
     "none": "no tokenizer",
     "no_vocab": "no tokenizer",
 }
@@ -181,7 +184,9 @@ def _load(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
     kind = values.get(_MODEL)
     if kind == "gpt2" and pattern is ... and values.get(_PRE) in CHARACTER_PRE_TOKENIZERS:
         kind = "gemma4"
-    if kind in ("llama", "t5", "bert", "gemma4"):
+    if kind in ("gpt2", "whitespace") and pattern is ... and values.get(_PRE) == "whitespace":
+        kind = "words"
+    if kind in ("llama", "t5", "bert", "gemma4", "words"):
         refuse_arguments(pattern, None, location)
         if kind in ("llama", "t5"):
             model = gguf_models.sentencepiece_model(values, location)
@@ -193,7 +198,10 @@ def _load(values: Mapping[str, Value], location: str, pattern: str | EllipsisTyp
             data = gguf_models.as_file(gguf_models.wordpiece_document(values, location))
         else:
             merges = _strings(values, _MERGES, location).texts()
-            data = gguf_models.as_file(gguf_models.character_bpe_document(values, merges, location))
+            document_of = (
+                gguf_models.words_document if kind == "words" else gguf_models.character_bpe_document
+            )
+            data = gguf_models.as_file(document_of(values, merges, location))
         return load_content(Content(data, location))
     try:
         loaded = _load_with_core(values, location, pattern)
@@ -256,8 +264,10 @@ def _load_with_core(
 
 def _spec(values: Mapping[str, Value], location: str, pattern: str | EllipsisType | None) -> TokenizerSpec:
     _refuse_other_models(values.get(_MODEL), location)
-    tokens, pairs = _strings(values, _TOKENS, location).texts(), _pairs(values, location)
+    tokens = _strings(values, _TOKENS, location).texts()
     vocab, special, flags = _vocabulary(values, tokens, location)
+    check_byte_level(vocab, special, f"{location}: {_TOKENS}")
+    pairs = _pairs(values, location)
     ordinary, merges = tokens_and_merges(
         vocab,
         pairs,
@@ -358,12 +368,13 @@ def _vocabulary(
 ) -> tuple[dict[str, int], dict[str, int], dict[str, TokenFlags]]:
     """Return all tokens except unused fillers, and the special tokens among them, as text -> id, with their flags."""
     special, flags, unused = _special_tokens(values, tokens, location)
-    ids: dict[str, int] = {}
-    for token_id, token in enumerate(tokens):
-        if token and ids.setdefault(token, token_id) != token_id:
-            raise TokenizerFileError(
-                f"{location}: {_TOKENS}: {ids[token]} and {token_id} are the same token {shown(token)}"
-            )
+    ids = {token: token_id for token_id, token in enumerate(tokens) if token}
+    if len(ids) + tokens.count("") < len(tokens):
+        one = next(index for index, token in enumerate(tokens) if token and ids[token] != index)
+        other = tokens.index(tokens[one], one + 1)
+        raise TokenizerFileError(
+            f"{location}: {_TOKENS}: {one} and {other} are the same token {shown(tokens[one])}"
+        )
     return {token: token_id for token, token_id in ids.items() if token_id not in unused}, special, flags
 
 

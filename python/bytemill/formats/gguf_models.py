@@ -1,12 +1,14 @@
 """The tokenizers in GGUF files other than GPT-2's, as files of the libraries that have them.
 
 `tokenizer.ggml.model` names the kind. SentencePiece's models (`llama`, `t5`) become a `.model`; WordPiece (`bert`) and
-BPE over characters (`gemma4`) become a tokenizer.json. The options are those with which llama.cpp gives its ids.
+BPE over characters (`gemma4`, `whitespace`) become a tokenizer.json. The options are those with which llama.cpp gives
+its ids.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import struct
 from array import array
 from typing import TYPE_CHECKING, Any
@@ -147,6 +149,56 @@ def character_bpe_document(
             "merges": list(merges),
         },
     }
+
+
+def words_document(values: Mapping[str, Value], merges: Sequence[str], location: str) -> dict[str, Any]:
+    """Return the tokenizer.json of BPE over the characters of words between white space (`whitespace`).
+
+    Characters without a token vanish after merging, so they are pre-tokens of their own. As a pre-tokenizer of `gpt2`,
+    white space vanishes only if it has no token.
+
+    Raises:
+        TokenizerFileError: A field is missing or has a wrong type.
+    """
+    tokens = tokens_of(values, location)
+    types = types_of(values, len(tokens), location) or [_NORMAL] * len(tokens)
+    is_kind = values.get(_PREFIX + "model") == "whitespace"
+    words = {"type": "Split", "pattern": {"Regex": r"\S+"}, "behavior": "Isolated", "invert": False}
+    unknown = f"[^{_ranges(sorted({ord(token) for token in tokens if len(token) == 1}))}]"
+    steps = [
+        {"type": "WhitespaceSplit"} if is_kind else words,
+        {"type": "Split", "pattern": {"Regex": unknown}, "behavior": "Isolated", "invert": False},
+    ]
+    lowers = is_kind and values.get(_PREFIX + "normalizer.lowercase", False)
+    # Rust's lower case of this letter is two characters.
+    dotted = {
+        "type": "Replace",
+        "pattern": {"String": "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}"},
+        "content": "i",
+    }
+    lower = {"type": "Sequence", "normalizers": [dotted, {"type": "Lowercase"}]}
+    return {
+        **_head(tokens, types),
+        "normalizer": lower if lowers else None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+        "decoder": {"type": "Fuse"},
+        "model": {
+            "type": "BPE",
+            "vocab": {token: token_id for token_id, token in enumerate(tokens)},
+            "merges": list(merges),
+        },
+    }
+
+
+def _ranges(codes: Sequence[int]) -> str:
+    """Return characters in ascending order as the inside of a character class."""
+    ends: list[list[int]] = []
+    for code in codes or [0]:
+        if ends and code == ends[-1][1] + 1:
+            ends[-1][1] = code
+        else:
+            ends.append([code, code])
+    return "".join("-".join(re.escape(chr(code)) for code in dict.fromkeys(pair)) for pair in ends)
 
 
 def byte_level_document(

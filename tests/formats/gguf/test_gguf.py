@@ -257,11 +257,11 @@ def test_the_pre_tokenizer_name_decides_ignore_merges(
 
 
 def test_an_unknown_pre_tokenizer_is_refused_unless_a_pattern_is_given(make_file: MakeFile) -> None:
-    path = make_file(pre="whitespace")
-    with pytest.raises(TokenizerFileError, match=r"tokenizer\.ggml\.pre is 'whitespace'") as caught:
+    path = make_file(pre="unheard-of")
+    with pytest.raises(TokenizerFileError, match=r"tokenizer\.ggml\.pre is 'unheard-of'") as caught:
         Tokenizer.load(path)
     assert "pattern" in (caught.value.hint or "")
-    for name in ("whitespace", None):
+    for name in ("unheard-of", None):
         path = make_file(pre=name)
         assert Tokenizer.load(path, pattern="cl100k").pattern == NAMED_PATTERNS["cl100k"]
         assert Tokenizer.load(path, pattern=None).pattern is None

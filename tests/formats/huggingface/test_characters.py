@@ -16,7 +16,7 @@ from bytemill.datasets import DECLARATION
 from bytemill.formats import compiled_cache
 from bytemill.formats.huggingface import tokenizer_json
 from bytemill.formats.huggingface.characters import LINES
-from bytemill.formats.registry import Content, from_bytes, load_with_core
+from bytemill.formats.registry import Content, from_bytes, load_content, load_with_core
 
 META = "▁"
 NAMES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -66,13 +66,18 @@ texts = st.lists(
                     "①",
                     "1234",
                 ),
-                *("😀", "👩‍👩‍👧", "सभी", "x", "."),
+                *("😀", "👩‍👩‍👧", "सभी", "x", ".", "☃"),
             ]
         ),
         st.text(max_size=4),
     ),
     max_size=16,
 ).map("".join)
+
+
+def added(content: str, token_id: int, **flags: bool) -> dict[str, Any]:
+    names = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    return {"id": token_id, "content": content, **dict.fromkeys(names, False), **flags}
 
 
 def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +155,20 @@ def one_unknown_each(document: dict[str, Any]) -> None:
     document["model"] |= {"byte_fallback": False, "fuse_unk": False}
 
 
+def undeclared_unknown_token(document: dict[str, Any]) -> None:
+    """The token for unknown characters is in the vocabulary alone, so that no text has it."""
+    without_fallback(document)
+    every_space_splits(document)
+    document["added_tokens"] = []
+
+
+def undeclared_unknown_letter(document: dict[str, Any]) -> None:
+    one_unknown_each(document)
+    document["added_tokens"] = []
+    document["model"]["vocab"]["☃"] = len(document["model"]["vocab"])
+    document["model"]["unk_token"] = "☃"
+
+
 def lower_case(document: dict[str, Any]) -> None:
     steps = [{"type": "NFD"}, {"type": "StripAccents"}, {"type": "Lowercase"}]
     document |= {"normalizer": sequence(*steps, PREPEND, TO_META), "pre_tokenizer": None}
@@ -198,7 +217,7 @@ def lines_apart(document: dict[str, Any]) -> None:
 
 
 SHAPES = (
-    *(without_bytes_of_tokens, lines_apart),
+    *(without_bytes_of_tokens, lines_apart, undeclared_unknown_token, undeclared_unknown_letter),
     *(llama, llama_with_normalized_tokens, mistral, gemma, every_space_splits, never_a_prefix),
     *(one_unknown_each, lower_case, compatibility_forms, every_split_in_any_order, strip_before_fuse),
 )
@@ -241,11 +260,58 @@ def test_a_file_gives_the_ids_texts_and_offsets_of_hugging_face(
         assert ours.encode(text) == expected.ids
         assert encoded.char_offsets.tolist() == [list(span) for span in expected.offsets]
         assert rewritten.encode(text, add_special_tokens=False).ids == expected.ids
+        assert again.decode(expected.ids) == ours.decode(expected.ids)
         # Tokens that are searched in normalized text are decoded as they are there.
         decoded = theirs.decode(expected.ids, skip_special_tokens=False)
         assert ours.decode(expected.ids) == decoded
 
     check()
+
+
+@pytest.mark.parametrize("by_core", [True, False])
+def test_an_undeclared_unknown_token_is_an_ordinary_token(trained: dict[str, Any], *, by_core: bool) -> None:
+    document = json.loads(json.dumps(trained))
+    undeclared_unknown_token(document)
+    text = json.dumps(document)
+    theirs = tokenizers.Tokenizer.from_str(text)
+    spec = tokenizer_json.from_text(text)
+    ours = by_the_core(text)[0] if by_core else Tokenizer.from_spec(spec)
+    unknown = theirs.token_to_id("<unk>")
+    assert (ours.token_to_id("<unk>"), ours.id_to_token(unknown)) == (unknown, "<unk>")
+    assert ours.vocab[unknown] == b"<unk>"
+    assert (len(ours), ours.vocab_size, ours.special_tokens) == (
+        theirs.get_vocab_size(),
+        len(theirs.get_vocab()),
+        {},
+    )
+    assert ours.decode([unknown]) == theirs.decode([unknown]) == "<unk>"
+    rewritten = json.loads(tokenizer_json.write(ours.to_spec()))
+    assert (rewritten["model"]["unk_token"], rewritten["added_tokens"]) == ("<unk>", [])
+
+
+@pytest.mark.parametrize(
+    ("unknown", "fuse", "reason"),
+    [
+        ("☃", True, "is also a character of texts"),
+        (f"{META}d", False, "'▁d' is in merges"),
+        ("d", False, "'d' is in merges"),
+    ],
+)
+def test_an_unknown_token_that_texts_have_too_is_left_to_the_library(
+    trained: dict[str, Any], unknown: str, reason: str, *, fuse: bool
+) -> None:
+    document = json.loads(json.dumps(trained))
+    without_fallback(document)
+    document["added_tokens"] = []
+    document["model"] |= {"unk_token": unknown, "fuse_unk": fuse}
+    document["model"]["vocab"].setdefault(unknown, len(document["model"]["vocab"]))
+    text = json.dumps(document)
+    with pytest.raises(TokenizerFileError, match=reason):
+        tokenizer_json.from_text(text)
+    ours = Tokenizer._from_loaded(load_content(Content(text.encode(), "t")))
+    assert ours.engine == "tokenizers"
+    theirs = tokenizers.Tokenizer.from_str(text)
+    assert ours.encode("d☃♠♠☃ the d♠ d☃") == theirs.encode("d☃♠♠☃ the d♠ d☃", add_special_tokens=False).ids
 
 
 @given(
@@ -314,11 +380,11 @@ def test_metaspace_of_earlier_versions_is_read(trained: dict[str, Any]) -> None:
             r"decoder has the steps \['ByteFallback'\], which is not supported",
         ),
         (
-            {"added_tokens": [{"id": 13, "content": "<0x0A>"}], "normalizer": TO_META, "pre_tokenizer": None},
+            {"added_tokens": [added("<0x0A>", 13)], "normalizer": TO_META, "pre_tokenizer": None},
             r"added_tokens\[0\] is '<0x0A>', which is decoded as a byte",
         ),
         (
-            {"added_tokens": [{"id": 0, "content": "<unk>", "normalized": True, "lstrip": True}]},
+            {"added_tokens": [added("<unk>", 0, normalized=True, lstrip=True)]},
             "absorbs white space, but no space that became",
         ),
         ({"model": {"ignore_merges": True}}, "has 'byte_fallback' and 'ignore_merges'"),

@@ -40,6 +40,11 @@ def with_model(**fields: Any) -> Callable[[], str]:
     return lambda: json.dumps(document | {"model": document["model"] | fields})
 
 
+def added(token_id: int, content: str, **flags: bool) -> dict[str, Any]:
+    names = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    return {"id": token_id, "content": content, **dict.fromkeys(names, False), **flags}
+
+
 def steps(*many: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [*many, {"type": "ByteLevel", "add_prefix_space": False}]}
 
@@ -73,7 +78,7 @@ DEEP = "[" * MILLION + "]" * MILLION
         (with_model(vocab={"a": 2**32 - 1, "<x>": 258}), r"model.merges\[0\]: .* is not an ordinary token"),
         (with_model(bytemill={"format": 1, "merge_counts": [1] * 100_000}), "has 100000 counts for 2 merges"),
         (
-            with_fields(added_tokens=[{"id": 259, "content": str(i)} for i in range(100_000)]),
+            with_fields(added_tokens=[added(259, str(i)) for i in range(100_000)]),
             r"added_tokens\[0\].id is 259 for '0'",
         ),
     ],
@@ -88,8 +93,8 @@ def test_hostile_files_are_refused_with_the_path_of_the_problem(make: Callable[[
 
 
 def test_many_added_tokens_are_read() -> None:
-    many = [{"id": 258, "content": "<x>"}]
-    many += [{"id": 259 + i, "content": f"<{i}>", "lstrip": i % 2 == 0} for i in range(10_000)]
+    many = [added(258, "<x>")]
+    many += [added(259 + i, f"<{i}>", lstrip=i % 2 == 0) for i in range(10_000)]
     loaded = load_with_core(Content(with_fields(added_tokens=many)().encode(), "t"))
     assert loaded is not None
     assert Tokenizer._from_loaded(loaded).encode("a  <7><9998>") == [97, 32, 32, 266, 10257]

@@ -302,6 +302,37 @@ def test_added_tokens_of_other_kinds_give_the_same_ids(
     assert theirs.encode("ab<two><one><|endoftext|>").ids == [97, 263, 262, 261]
 
 
+@pytest.mark.parametrize("flag", ["single_word", "lstrip", "rstrip", "normalized", "special"])
+def test_an_added_token_without_a_flag_is_refused_as_by_hugging_face(
+    document: dict[str, Any], flag: str
+) -> None:
+    del document["added_tokens"][0][flag]
+    with pytest.raises(TokenizerFileError, match=rf"added_tokens\[0\]: '{flag}' is missing"):
+        read(document)
+    with pytest.raises(Exception, match=f"missing field `{flag}`"):
+        tokenizers.Tokenizer.from_str(json.dumps(document))
+
+
+def test_unknown_fields_are_refused_or_ignored_as_by_hugging_face(
+    make_spec: MakeSpec, document: dict[str, Any]
+) -> None:
+    for place in (
+        document["model"],
+        document["added_tokens"][0],
+        document["decoder"],
+        document["pre_tokenizer"],
+    ):
+        place["unheard_of"] = 1
+    assert read(document).vocab == make_spec().vocab
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(document))
+    assert theirs.encode("abab").ids == [257]
+    document["unheard_of"] = 1
+    with pytest.raises(TokenizerFileError, match="unknown field 'unheard_of'"):
+        read(document)
+    with pytest.raises(Exception, match="expected `,` or `}`"):
+        tokenizers.Tokenizer.from_str(json.dumps(document))
+
+
 def test_added_tokens_outside_the_vocabulary_have_the_ids_that_hugging_face_gives(
     document: dict[str, Any],
 ) -> None:

@@ -48,7 +48,7 @@ pub fn unreachable_tokens<'v>(vocab: &'v Vocab, live: &[Merge]) -> Vec<(u32, &'v
 }
 
 /// The last merge of a token's own bytes; `None` if they do not merge to one symbol.
-fn last_merge(pairs: &PairTable, token: &[u8]) -> Option<Merge> {
+pub(crate) fn last_merge(pairs: &PairTable, token: &[u8]) -> Option<Merge> {
     let steps = steps(pairs, token);
     let last = steps.last().filter(|_| steps.len() + 1 == token.len())?;
     Some((last.left, last.right, last.symbol))

@@ -4,6 +4,7 @@
 //! [`TokenizerJson`], the tokens and merges of a file of byte-level BPE, and [`CharacterJson`], those of a file of BPE over
 //! characters, as SentencePiece makes it.
 
+use crate::bpe::live_merges::last_merge;
 use crate::formats::StringArray;
 use crate::formats::needed_merges::{NeededMerges, needed_merges};
 use crate::pretokenize::shape::END;
@@ -266,26 +267,49 @@ fn with_needed_merges<'m>(
     Some(merged)
 }
 
+/// Tokens whose merges are all ways to split each of them into two, in the order of their ids.
+struct AllSplits {
+    /// Any two neighbours merge whose bytes together are a token.
+    merged: MergedTokens,
+    /// A merge that texts need has a part whose own merges come later, so that the needed merges have no order.
+    needs_later_part: bool,
+}
+
 /// Tokens in the order of their ids, if the merges are all ways to split each of them into two, in that order. Only one split of a
 /// token ever happens (`formats::ranks`), so merging by ids is the same, also where a part comes after the token.
 fn with_all_splits<'m>(
     mut tokens: TokenList,
-    merges: impl ExactSizeIterator<Item = (&'m str, &'m str)>,
-) -> Option<MergedTokens> {
+    mut merges: impl ExactSizeIterator<Item = (&'m str, &'m str)>,
+) -> Option<AllSplits> {
     tokens.sort_by_id();
     let mut merged = MergedTokens::new(tokens, "id").ok()?;
-    let n_merges = merges.len();
-    let (mut seen, mut last, mut joined) = (HashSet::with_capacity(n_merges), 0, Vec::new());
-    for (left, right) in merges {
-        let n_left = join(left, right, &mut joined)?;
-        let position = merged.position(&joined)?;
-        let parts = joined.split_at(n_left);
-        if position < last || !seen.insert((merged.position(parts.0)?, merged.position(parts.1)?)) {
+    let splits = merged.merge_all_splits().ok()?;
+    if splits.len() != merges.len() {
+        return None;
+    }
+    let positions = merged.positions_of_symbols();
+    let token = |symbol: u32| merged.tokens().token(positions[symbol as usize]);
+    let (mut joined, mut lengths, mut needs_later_part) = (Vec::new(), Vec::new(), false);
+    for splits in splits.chunk_by(|one, next| one.2 == next.2) {
+        let made = splits[0].2;
+        lengths.clear();
+        for _ in splits {
+            let (left, right) = merges.next()?;
+            lengths.push(join(left, right, &mut joined)?);
+            if joined != token(made) {
+                return None;
+            }
+        }
+        lengths.sort_unstable();
+        if !splits.iter().map(|split| token(split.0).len()).eq(lengths.iter().copied()) {
             return None;
         }
-        last = position;
+        if !needs_later_part && splits.iter().any(|&(left, right, _)| left.max(right) > made) {
+            let last = last_merge(merged.pairs(), token(made));
+            needs_later_part = last.is_some_and(|(left, right, _)| left.max(right) > made);
+        }
     }
-    (merged.n_splits() == n_merges).then_some(merged)
+    Some(AllSplits { merged, needs_later_part })
 }
 
 /// Sets `joined` to the bytes of two keys and returns how many are the first one's.
@@ -329,11 +353,16 @@ impl Contents for TokenizerJson {
             let merged = with_merges(tokens, merges, false, suffix)?;
             return Some(Self { merged, is_ranked: false, n_merges, foreign });
         }
-        let needed = with_merges(tokens.clone(), merges.clone(), true, suffix);
-        if let Some(merged) = needed.or_else(|| with_needed_merges(tokens.clone(), merges.clone())) {
+        if let Some(merged) = with_merges(tokens.clone(), merges.clone(), true, suffix) {
             return Some(Self { n_merges: merged.n_merges(), merged, is_ranked: false, foreign });
         }
-        Some(Self { merged: with_all_splits(tokens, merges)?, is_ranked: true, n_merges, foreign })
+        let all = with_all_splits(tokens.clone(), merges.clone());
+        if all.as_ref().is_none_or(|all| !all.needs_later_part)
+            && let Some(merged) = with_needed_merges(tokens, merges)
+        {
+            return Some(Self { n_merges: merged.n_merges(), merged, is_ranked: false, foreign });
+        }
+        Some(Self { merged: all?.merged, is_ranked: true, n_merges, foreign })
     }
 }
 
@@ -388,7 +417,7 @@ impl TokenizerJson {
             // Ranks look up whole pre-tokens first.
             let is_listed = special.iter().any(|(text, _)| self.index(text).is_some());
             let is_ranked = ignore_merges && !is_listed && self.foreign.is_empty();
-            return if is_ranked { self.merged.finish_ranked(special).ok() } else { None };
+            return if is_ranked { self.merged.finish_all_splits(special).ok() } else { None };
         }
         let mut special_alone = Vec::new();
         let mut n_foreign = 0;
@@ -512,7 +541,11 @@ impl CharacterJson {
             }
             Fallback::Nothing => {}
             Fallback::Unknown { id, .. } => {
-                left_out[self.entries.ids().iter().position(|&other| other == id)?] = true;
+                // In Hugging Face's library, merges apply to the unknown token too.
+                let unknown = self.entries.ids().iter().position(|&other| other == id)? as u32;
+                if self.merges.iter().any(|merge| merge.contains(&unknown)) {
+                    return None;
+                }
             }
         }
 

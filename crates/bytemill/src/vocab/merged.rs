@@ -285,19 +285,41 @@ impl MergedTokens {
     /// # Errors
     /// As [`MergedTokens::finish`].
     pub(crate) fn finish_ranked(mut self, special: Vec<(String, u32)>) -> Result<Vocab> {
-        self.make_all();
-        let splits = self.all_splits();
-        let mut pairs = PairTable::new(splits.len());
-        for (left, right, symbol) in splits {
-            pairs.insert(left, right, symbol)?;
-        }
-        Ok(Vocab::assemble(&self.tokens, self.index, None, special, Vec::new(), self.symbol_ids, pairs)?.into_ranked())
+        self.merge_all_splits()?;
+        self.finish_all_splits(special)
     }
 
-    /// The number of ways to split the tokens into two, all tokens together.
-    pub(crate) fn n_splits(&mut self) -> usize {
+    /// The same after [`MergedTokens::merge_all_splits`].
+    ///
+    /// # Errors
+    /// As [`MergedTokens::finish`].
+    pub(crate) fn finish_all_splits(self, special: Vec<(String, u32)>) -> Result<Vocab> {
+        Ok(Vocab::assemble(&self.tokens, self.index, None, special, Vec::new(), self.symbol_ids, self.pairs)?
+            .into_ranked())
+    }
+
+    /// Makes any two neighbours merge whose bytes together are a token, and returns these pairs with what they make, in the order of
+    /// the tokens and of the lengths of the left parts. Symbols from 256 on are then in the order of the tokens too.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for too many tokens.
+    pub(crate) fn merge_all_splits(&mut self) -> Result<Vec<(u32, u32, u32)>> {
         self.make_all();
-        self.all_splits().len()
+        let splits = self.all_splits();
+        self.pairs = PairTable::new(splits.len());
+        for &(left, right, symbol) in &splits {
+            self.pairs.insert(left, right, symbol)?;
+        }
+        Ok(splits)
+    }
+
+    /// The position of the token of each symbol. Bytes that are no token have that of another one.
+    pub(crate) fn positions_of_symbols(&self) -> Vec<usize> {
+        let mut positions = vec![0; self.symbol_ids.len()];
+        for (position, &symbol) in self.symbols.iter().enumerate().filter(|&(_, &symbol)| symbol != NO_SYMBOL) {
+            positions[symbol as usize] = position;
+        }
+        positions
     }
 
     /// Gives symbols to all tokens, in their order.

@@ -73,7 +73,15 @@ def read(
 
     products = {left + right for left, right in pairs}
     left_out = {text for text in special_tokens if len(text) > 1 and text not in products}
-    left_out.update(fallback_texts(document["model"]))
+    if document["model"].get("byte_fallback"):
+        left_out.update(_BYTE_NAMES)
+    elif (unknown := document["model"].get("unk_token")) is not None and (
+        unknown in products or any(unknown in pair for pair in pairs)
+    ):
+        # Hugging Face's library applies them to the unknown token too.
+        raise TokenizerFileError(
+            f"{location}: model.unk_token: {shown(unknown)} is in merges, which is not supported"
+        )
     ordinary = [text for text in vocab if text not in left_out]
     encoded = dict(zip(ordinary, as_bytes(ordinary, has_meta=has_meta), strict=True))
     tokens = {vocab[text]: token for text, token in encoded.items()}
@@ -242,6 +250,11 @@ def _fallback(
         return CharacterModel(None), True
     if unknown not in vocab:
         raise TokenizerFileError(f"{location}.unk_token: {shown(unknown)} is not in the vocabulary")
+    if len(unknown) == 1 and model.get("fuse_unk"):
+        raise TokenizerFileError(
+            f"{location}.unk_token: {shown(unknown)} is also a character of texts, "
+            "which is not supported with 'fuse_unk'"
+        )
     return CharacterModel(None, unk_id=vocab[unknown], fuse_unk=bool(model.get("fuse_unk"))), False
 
 

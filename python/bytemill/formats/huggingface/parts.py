@@ -113,6 +113,8 @@ def special_tokens_of(
         if not isinstance(text, str) or not text or not is_text(text):
             raise wrong_value(f"{path}.content", text, "a text")
         check_id(token_id, f"{path}.id")
+        if missing := FLAGS.rows.keys() - token.keys():
+            raise TokenizerFileError(f"{path}: {min(missing)!r} is missing")
         token_flags = flags_at(token, path)
         if text in added:
             if (added[text], flags.get(text, TokenFlags())) == (token_id, token_flags):
@@ -134,7 +136,7 @@ def special_tokens_of(
 
 
 def flags_at(token: Mapping[str, Any], location: str) -> TokenFlags:
-    """Return the flags of a JSON token. Missing ones are false, as in Hugging Face's library.
+    """Return the flags of a JSON token. Missing ones are false.
 
     Raises:
         TokenizerFileError: A flag is not a boolean.

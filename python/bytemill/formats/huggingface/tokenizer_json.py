@@ -98,6 +98,12 @@ TABLES: tuple[Table[Any], ...] = (
     DECODERS,
 )
 """Everything of a tokenizer.json that the core runs."""
+_FIELDS = frozenset(
+    (
+        *("version", "truncation", "padding", "added_tokens"),
+        *("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"),
+    )
+)
 _COUNTS_PER_LINE = 16
 _DEFAULT_FLAGS = TokenFlags()
 
@@ -473,10 +479,13 @@ def _checked_pairs(merges: Any, location: str) -> Sequence[Sequence[str]]:
 
 
 def refuse_unsupported(document: dict[str, Any], location: str) -> None:
-    """Raise TokenizerFileError for settings outside the model that affect ids and are not supported."""
+    """Raise TokenizerFileError for settings outside the model that affect ids and are not supported, or may."""
     version = document.get("version", "1.0")
     if version != "1.0":
         raise TokenizerFileError(f"{location}: version is {shown(version)}; only '1.0' is supported")
+    # Hugging Face's library refuses other fields too: a later version of the format may give them a meaning.
+    if unknown := [name for name in document if name not in _FIELDS]:
+        raise TokenizerFileError(f"{location}: unknown field {shown(unknown[0])}")
 
 
 def normalizer_of(document: dict[str, Any], splitting: Splitting, location: str) -> NormalizerSteps:

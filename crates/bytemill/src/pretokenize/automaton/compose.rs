@@ -33,8 +33,8 @@ pub struct Action {
 #[derive(Clone, Debug)]
 pub struct Automaton {
     pub(super) symbols: Symbols,
-    /// For every configuration, an entry per symbol: [`ENDS`], [`ENDED`] and, in the bits above the flags, where the next configuration
-    /// begins; or [`ACTS`] and the index of an action.
+    /// For every configuration, an entry per symbol: [`ENDS`], [`ENDED`], [`CUTS`] and, in the bits above the flags, where the next
+    /// configuration begins; or [`ACTS`] and the index of an action.
     pub(super) table: Vec<u32>,
     pub(super) actions: Vec<Action>,
     /// For every configuration, the pre-tokens that end before the end of the text, in symbols before it.
@@ -48,7 +48,9 @@ pub const ENDS: u32 = 1;
 /// One ends before the symbol before it.
 pub const ENDED: u32 = 2;
 pub const ACTS: u32 = 4;
-pub const N_FLAGS: u32 = 3;
+/// The last of these ends is a cut of the first step of several.
+pub const CUTS: u32 = 8;
+pub const N_FLAGS: u32 = 4;
 
 impl Automaton {
     /// Builds the automaton of expressions of which each splits what the one before has left; `None` if one of them needs another
@@ -214,8 +216,13 @@ impl Numbered {
             [1, 0] => Some(ENDED | ENDS),
             _ => None,
         };
-        if let (Some(next), None, Some(flags)) = (action.next, action.first_step_cut, flags) {
-            return Some(next << N_FLAGS | flags);
+        // The later steps end a pre-token where the first one does.
+        let is_last_cut = action.first_step_cut == action.cuts.last().copied();
+        if let (Some(next), Some(flags)) = (action.next, flags)
+            && (action.first_step_cut.is_none() || is_last_cut)
+        {
+            let cuts = if action.first_step_cut.is_some() { CUTS } else { 0 };
+            return Some(next << N_FLAGS | flags | cuts);
         }
         let number = self.actions.len();
         let number = *self.action_numbers.entry(action).or_insert_with_key(|action| {

@@ -1,6 +1,6 @@
 //! A text passes through the table of an automaton, character by character or byte by byte.
 
-use super::compose::{ACTS, Automaton, ENDED, ENDS, N_FLAGS};
+use super::compose::{ACTS, Automaton, CUTS, ENDED, ENDS, N_FLAGS};
 use crate::pretokenize::blocks::MAX_ENDS;
 use crate::pretokenize::expression::THEN;
 use crate::text::byte_characters;
@@ -77,6 +77,7 @@ impl<'t> Scan<'t> {
         let chunk = &chunk[..chunk.len().min(CHUNK)];
         // Each end is written, and counts if there is one.
         let (mut found, mut n_found, mut row, mut at) = ([0; 2 * CHUNK], 0, self.row, self.at);
+        let mut last_cut = self.last_cut;
         for &byte in chunk {
             let Some(&symbol) = of_ascii.get(usize::from(byte)) else { break };
             let entry = table[row + usize::from(symbol)];
@@ -87,10 +88,11 @@ impl<'t> Scan<'t> {
             n_found += usize::from(entry & ENDED != 0);
             found[n_found % (2 * CHUNK)] = at;
             n_found += usize::from(entry & ENDS != 0);
+            last_cut = if entry & CUTS != 0 { at - usize::from(entry & ENDS == 0) } else { last_cut };
             row = (entry >> N_FLAGS) as usize;
             at += 1;
         }
-        (self.row, self.at) = (row, at);
+        (self.row, self.at, self.last_cut) = (row, at, last_cut);
         ends.extend_from_slice(&found[..n_found]);
         self.last_end = found[..n_found].last().copied().unwrap_or(self.last_end);
     }
@@ -108,6 +110,9 @@ impl<'t> Scan<'t> {
             if entry & ENDS != 0 {
                 self.last_end = self.at;
                 ends.push(self.last_end);
+            }
+            if entry & CUTS != 0 {
+                self.last_cut = self.last_end;
             }
             self.row = (entry >> N_FLAGS) as usize;
         } else {

@@ -143,7 +143,7 @@ fn named_patterns_without_possessive_quantifiers_have_an_automaton_too() {
 }
 
 /// Steps of published tokenizers, and smaller ones that meet in every way.
-const STEPS: [&[&str]; 12] = [
+const STEPS: [&[&str]; 13] = [
     // DeepSeek-V2; its class of letters is longer
     &[
         "[\r\n]",
@@ -158,6 +158,7 @@ const STEPS: [&[&str]; 12] = [
     // Falcon, without what divides characters
     &[r"[\p{P}]+", r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+", "[0-9][0-9][0-9]"],
     &[r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", EXPRESSIONS[2]],
+    CLIP,
     &["a", "b"],
     &["ab", "b+", r"\s+(?!\S)|\s+"],
     &[r"a\s|b", r"\s?b|c+", r"\s+(?=\n|\z)"],
@@ -166,6 +167,11 @@ const STEPS: [&[&str]; 12] = [
     &[r"[ab]+c", r"a?b", r"(?:ba)+|\s\s\s"],
     &[r"\S+(?=\n|\z)|b", "a{2}|b{3}", "[^a]"],
     &["x|", "a|b|c", "."],
+];
+
+const CLIP: &[&str] = &[
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
 ];
 
 /// The steps by one automaton and one by one.
@@ -240,6 +246,19 @@ proptest! {
             let [automaton, engine] = [automaton, engine].map(|pattern| pattern.clone().dropping_unmatched(true));
             prop_assert_eq!(pretokens(&automaton, &text), pretokens(&engine, &text), "{}", expression);
         }
+    }
+}
+
+#[test]
+fn steps_continue_at_the_last_cut_before_the_automaton_gives_up() {
+    let (_, automaton, one_by_one) = both_of_steps(&CLIP.join(THEN));
+    let (mut ends, text) = (Vec::new(), "it's 12 <|startoftext|>");
+    let whole = Automaton::new(CLIP).unwrap();
+    let mut scan = Scan::new(&whole, text);
+    assert_eq!((scan.fill(&mut ends), scan.last_cut), (Stop::Lost, 8));
+    for text in [text, "a!<|startoftext|>!b", "<|start<|endoftext|>!! é'll<|endof", "日<|startoftext|>'s<|"] {
+        let text = text.repeat(20);
+        assert_eq!(pretokens(&automaton, &text), pretokens(&one_by_one, &text));
     }
 }
 
