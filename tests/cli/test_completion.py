@@ -61,7 +61,7 @@ def test_the_script_is_valid_and_the_startup_file_keeps_its_content(
 
 COMPLETED = {
     "bytemill to": ["tokenizer"],
-    "bytemill data re": ["reencode"],
+    "bytemill data re": ["reencode", "report"],
     "bytemill tokenizer train --vo": ["--vocab-size"],
     "bytemill tokenizer train --ties ": ["bytes", "huggingface"],
     "bytemill data convert shards out --source-dtype int6": ["int64"],

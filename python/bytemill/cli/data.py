@@ -351,4 +351,10 @@ app.command(
     usage="Usage: bytemill data curate [OPTIONS] RECIPE INPUTS... --output DIR",
     help_epilogue=data_curate.EXAMPLES,
 )
-app.command(data_report.report, sort_key=8)
+app.command(
+    data_report.report,
+    sort_key=8,
+    help_epilogue="""Examples:
+  bytemill data report clean
+  bytemill data report clean --tokenizer tokenizer.json -o page.html""",
+)

@@ -26,8 +26,10 @@ app = App(
     usage="Usage: bytemill data classifier train [OPTIONS] FILE... --output FILE",
     help_epilogue="""Examples:
   bytemill data classifier train good.jsonl bad.jsonl -o quality.safetensors
-  bytemill data classifier train news=a/*.txt law=b.txt art=c.txt -o topic.safetensors
-  bytemill data classifier train good.txt bad.txt --documents line -o q.safetensors""",
+  bytemill data classifier train news=a/*.txt law=b.txt art=c.txt \\
+    -o topic.safetensors
+  bytemill data classifier train good.txt bad.txt --documents line \\
+    -o q.safetensors""",
 )
 def train(
     *files: Annotated[

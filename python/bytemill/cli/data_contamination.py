@@ -26,7 +26,8 @@ app = App(
 @app.command(
     usage="Usage: bytemill data contamination items [OPTIONS] TASK=FILE... --output FILE",
     help_epilogue="""Examples:
-  bytemill data contamination items hellaswag=hellaswag_val.jsonl mmlu=data -o items.jsonl
+  bytemill data contamination items hellaswag=hellaswag_val.jsonl mmlu=data \\
+    -o items.jsonl
   bytemill data contamination items gsm8k=test.jsonl -o items.jsonl""",
 )
 def items(
@@ -70,7 +71,8 @@ def items(
     usage="Usage: bytemill data contamination find [OPTIONS] ITEMS INPUTS...",
     help_epilogue="""Examples:
   bytemill data contamination find items.jsonl web.jsonl
-  bytemill data contamination find items.jsonl crawl/*.jsonl -o matches.jsonl --n 8""",
+  bytemill data contamination find items.jsonl crawl/*.jsonl --n 8 \\
+    -o matches.jsonl""",
 )
 def find(
     items_file: Annotated[

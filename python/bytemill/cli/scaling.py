@@ -254,7 +254,8 @@ def report(
 @app.command(
     help_epilogue="""Examples:
   bytemill scaling submit scaling.toml 2 --budget 1e12
-  bytemill scaling submit scaling.toml 1.5 --training-tokens 1M --vocab-size 1024 --seed 1 --json""",
+  bytemill scaling submit scaling.toml 1.5 --training-tokens 1M --seed 1 \\
+    --vocab-size 1024 --json""",
 )
 def submit(
     sweep: SweepFile,
