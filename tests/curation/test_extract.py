@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from resiliparse.extract.html2text import extract_plain_text  # pyright: ignore[reportMissingTypeStubs]
+from resiliparse.extract.html2text import extract_plain_text  # pyright: ignore[reportMissingTypeStubs, reportMissingModuleSource]
 from tests.curation.crawl import page, warc_record
 
 from bytemill.corpus import Corpus

@@ -41,8 +41,8 @@ def reference(text: str, *, keeps_spaces: bool, lowers: bool) -> list[int]:
     for special in ("<s>", "<u>"):
         if special in text:
             before, after = text.split(special, 1)
-            ids = [reference(part, keeps_spaces=keeps_spaces, lowers=lowers) for part in (before, after)]
-            return [*ids[0], TOKENS.index(special), *ids[1]]
+            sides = [reference(part, keeps_spaces=keeps_spaces, lowers=lowers) for part in (before, after)]
+            return [*sides[0], TOKENS.index(special), *sides[1]]
     words, is_new = list[list[str]](), True
     for character in text:
         if not character.isspace():

@@ -277,6 +277,7 @@ def test_an_undeclared_unknown_token_is_an_ordinary_token(trained: dict[str, Any
     spec = tokenizer_json.from_text(text)
     ours = by_the_core(text)[0] if by_core else Tokenizer.from_spec(spec)
     unknown = theirs.token_to_id("<unk>")
+    assert unknown is not None
     assert (ours.token_to_id("<unk>"), ours.id_to_token(unknown)) == (unknown, "<unk>")
     assert ours.vocab[unknown] == b"<unk>"
     assert (len(ours), ours.vocab_size, ours.special_tokens) == (

@@ -97,4 +97,4 @@ def test_they_are_quantized_and_shown():
 @pytest.mark.parametrize("mixer", ["values:0", "values:5:6", "values:x"])
 def test_wrong_arguments_are_refused(mixer: str):
     with pytest.raises(ModelConfigError, match="mixer is"):
-        ModelConfig(**SMALL, mixer=mixer)
+        ModelConfig(**SMALL, mixer=mixer)  # pyright: ignore[reportArgumentType]
