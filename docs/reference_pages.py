@@ -1,6 +1,6 @@
 """Write the generated parts of the reference: the help of every command, and what each module offers.
 
-    python docs/reference_pages.py
+    python docs/reference_pages.py            # --check names the pages that differ
 
 They are committed, so that a checkout is readable, and a test compares them with the program. Pages of modules get
 one table for each module, between two markers; the site adds signatures and docstrings below (`:::` lines).
@@ -124,14 +124,15 @@ def summary(value: object) -> str:
     return first.replace("|", "\\|")
 
 
-def main() -> int:
-    """Write the pages that differ."""
-    for page, text in pages().items():
-        if page.read_text(encoding="utf-8") != text:
+def main(*, only_checks: bool) -> int:
+    """Write the pages that differ, or only name them and return 1."""
+    differ = {page: text for page, text in pages().items() if page.read_text(encoding="utf-8") != text}
+    for page, text in differ.items():
+        if not only_checks:
             page.write_text(text, encoding="utf-8")
-            print(page.relative_to(FOLDER.parent.parent))
-    return 0
+        print(page.relative_to(FOLDER.parent.parent))
+    return 1 if differ and only_checks else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(only_checks="--check" in sys.argv[1:]))

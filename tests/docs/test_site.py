@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -41,11 +43,15 @@ def test_the_chart_of_rates_shows_the_table_of_the_benchmarks() -> None:
     )
 
 
-def test_the_reference_is_what_the_program_says(reference: ModuleType) -> None:
-    found = reference.pages()
-    assert len(found) > 10
-    changed = [path.name for path, text in found.items() if path.read_text(encoding="utf-8") != text]
-    assert changed == [], "run `python docs/reference_pages.py`"
+def test_the_reference_is_what_the_program_says() -> None:
+    # In a process of its own: other tests change modules.
+    done = subprocess.run(
+        [sys.executable, str(DOCS / "reference_pages.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), "run `python docs/reference_pages.py`"
 
 
 def test_the_command_reference_has_the_help_of_every_command() -> None:

@@ -99,7 +99,10 @@ def test_tokenizers_with_a_normalizer_are_scored(tmp_path: Path):
     spec = {
         "version": "1.0", "normalizer": {"type": "Lowercase"}, "decoder": {"type": "ByteLevel"},
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
-        "added_tokens": [{"id": 256, "content": END, "special": True}],
+        "added_tokens": [{
+            "id": 256, "content": END, "special": True, "single_word": False,
+            "lstrip": False, "rstrip": False, "normalized": False,
+        }],
         "model": {"type": "BPE", "vocab": {bytes_to_text(bytes([i])): i for i in range(256)}, "merges": []},
     }  # fmt: skip
     (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
